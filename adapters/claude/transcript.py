@@ -1,0 +1,245 @@
+"""Which user messages a stored Claude Code session holds: the evidence of insertion (D2, D4, ADP-4, ADP-5).
+
+Owns the rule for message ids in stored entries, finding a session's file, and reading that file from where the last
+read ended. Knows nothing of ACP updates and never writes. Blocking calls: run them in a worker thread.
+
+The file is `<config>/projects/<folder>/<session id>.jsonl`: one JSON object per line, appended to by any number of
+processes without a lock. A line may be torn (a process was killed), of any size, and of any shape.
+"""
+
+import errno
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from adapters.claude.shapes import as_list, as_mapping
+
+_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
+"""What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""
+
+_BLOCK = 1024 * 1024
+"""Bytes per read: large enough that the system calls do not count, small enough to keep memory flat."""
+
+_FINGERPRINT = 256
+"""Bytes before the read position that must be unchanged for the rest of the file to count as appended."""
+
+
+def valid_session_id(session_id: str) -> bool:
+    """Whether the id can name a stored session at all: no separators, no dots, no patterns, nothing outside ASCII."""
+    return _SESSION_ID.fullmatch(session_id) is not None
+
+
+def find_transcript(config_dir: Path, session_id: str) -> Path | None:
+    """Find the file of a stored session, whichever project folder it is in.
+
+    None when there is none, also for an id that cannot name a file. Of several (a copied project folder) the one
+    written last. Raises `OSError` when a folder cannot be looked into: then nothing is known (ADP-6).
+    """
+    if not valid_session_id(session_id):
+        return None
+    try:
+        folders = [entry.path for entry in os.scandir(config_dir / "projects")]
+    except FileNotFoundError:
+        return None
+    found: list[tuple[int, str]] = []
+    for folder in folders:
+        path = os.path.join(folder, session_id + ".jsonl")  # noqa: PTH118 - thousands of folders, Path is slow
+        try:
+            found.append((os.stat(path).st_mtime_ns, path))  # noqa: PTH116
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+    return Path(max(found)[1]) if found else None
+
+
+def message_ids_of(entry: Mapping[str, Any]) -> set[str]:
+    """The ids of the user messages that a stored (or mirrored) entry holds; empty for every other entry.
+
+    A prompt's own entry, prompts merged into it, a prompt taken in while a turn ran (`queued_command`), and a local
+    command that was not available (`submitUuid`). Ids elsewhere (`commandUuid`, `parentUuid`, ...) prove nothing: a
+    withdrawn prompt leaves its id there, too.
+    """
+    kind = entry.get("type")
+    if kind == "user":
+        ids = _strings(entry.get("mergedSendUuids"))
+        if not is_side_entry(entry) and not holds_tool_result(entry):
+            ids |= _strings([entry.get("uuid")])
+        return ids
+    if kind == "attachment":
+        attachment = as_mapping(entry.get("attachment"))
+        if attachment.get("type") == "queued_command" and not is_task_notification(attachment):
+            return _strings([attachment.get("source_uuid")])
+        return set()
+    if kind == "system":
+        return _strings([entry.get("submitUuid")])
+    return set()
+
+
+def is_side_entry(entry: Mapping[str, Any]) -> bool:
+    """Whether a user entry was made by the runtime itself: hidden text, a subagent's, a summary, a task's report."""
+    if any(entry.get(mark) for mark in ("isMeta", "isSidechain", "isCompactSummary")):
+        return True
+    return is_task_notification(entry)
+
+
+def is_task_notification(entry: Mapping[str, Any]) -> bool:
+    """Whether a background task's end caused this entry or frame."""
+    return as_mapping(entry.get("origin")).get("kind") == "task-notification"
+
+
+def holds_tool_result(entry: Mapping[str, Any]) -> bool:
+    """Whether a user entry carries tool results rather than what a user said."""
+    content = as_list(as_mapping(entry.get("message")).get("content"))
+    return any(as_mapping(block).get("type") == "tool_result" for block in content)
+
+
+def _strings(values: Any) -> set[str]:
+    return {item for item in as_list(values) if isinstance(item, str) and item}
+
+
+def parse_line(line: bytes) -> Mapping[str, Any] | None:
+    """The entry on a line, None when there is none. Lone surrogates pass; bytes that are no UTF-8 are replaced."""
+    try:
+        text = line.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        text = line.decode("utf-8", "replace")
+    try:
+        entry = json.loads(text.removeprefix("\ufeff"))
+    except (ValueError, RecursionError):
+        return None
+    return cast("Mapping[str, Any]", entry) if isinstance(entry, dict) else None
+
+
+def _may_hold_ids(line: bytes) -> bool:
+    """Cheap look at the bytes of a line: False only when `message_ids_of` of its entry is empty for certain.
+
+    Quotes inside JSON strings are escaped, so a quoted name found here is a real name or a whole value.
+    """
+    if b'"mergedSendUuids"' in line:
+        return True
+    if b'"user"' in line:
+        return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
+    return b'"queued_command"' in line or b'"submitUuid"' in line
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What a look at the file brought."""
+
+    new_entry_uuids: frozenset[str] = frozenset()
+    """`uuid`s of all entries that came after `Transcript.mark` (else the first look) and were not reported before."""
+    replaced: bool = False
+    """The file is another one than at the last look, or was rewritten: everything was read again."""
+
+
+@dataclass(slots=True)
+class _Position:
+    """How far a file was read, and what makes sure that it is still that file."""
+
+    path: Path
+    device: int
+    inode: int
+    offset: int = 0
+    before: bytes = b""
+    """The bytes just before `offset`."""
+
+    def still_holds(self, file: BinaryIO) -> bool:
+        stat = os.fstat(file.fileno())
+        if (stat.st_dev, stat.st_ino) != (self.device, self.inode) or stat.st_size < self.offset:
+            return False
+        return os.pread(file.fileno(), len(self.before), self.offset - len(self.before)) == self.before
+
+
+class Transcript:
+    """The user messages that one stored session holds, kept current by reading only what was appended.
+
+    `find` names the file, None while the session has none. Not thread-safe: one call at a time.
+    """
+
+    def __init__(self, find: Callable[[], Path | None]) -> None:
+        self._find = find
+        self._position: _Position | None = None
+        self._ids: set[str] = set()
+        self._mark: int | None = None
+        self._reported: set[str] = set()
+
+    @property
+    def user_message_ids(self) -> AbstractSet[str]:
+        """Every user message id seen at the last `refresh`."""
+        return self._ids
+
+    def holds(self, message_id: str) -> bool:
+        """Whether the session held this user message at the last `refresh`."""
+        return message_id in self._ids
+
+    def mark(self) -> None:
+        """Note the present end of the file: a runtime process started after this call knows everything before it.
+
+        Entries that end after the mark are reported by `refresh`, once. Without any mark that is everything after the
+        first look. Raises `OSError`.
+        """
+        path = self._find()
+        self._mark = path.stat().st_size if path else 0
+
+    def refresh(self) -> Refresh:
+        """Read what was appended since the last call (everything at first).
+
+        Returns once everything that was in the file at the time of the call is taken in. A file that was replaced,
+        truncated or rewritten is read from its start, and what only the old one held is forgotten. Raises `OSError`
+        when the file cannot be read, or is gone although it was there before: then nothing is known (ADP-6).
+        """
+        path = self._position.path if self._position else self._find()
+        if path is None:
+            return Refresh()  # the session was never stored
+        try:
+            file = path.open("rb", buffering=_BLOCK)
+        except FileNotFoundError:
+            path = self._find()
+            if path is None:
+                raise FileNotFoundError(errno.ENOENT, "the stored session is gone", str(self._path_text())) from None
+            file = path.open("rb", buffering=_BLOCK)
+        with file:
+            replaced = self._position is not None and not self._position.still_holds(file)
+            if self._position is None or replaced:
+                stat = os.fstat(file.fileno())
+                self._position = _Position(path, stat.st_dev, stat.st_ino)
+                if replaced:
+                    self._ids = set()
+                    self._reported = set()
+                    self._mark = 0
+            self._position.path = path
+            return Refresh(self._read(file, self._position), replaced=replaced)
+
+    def _path_text(self) -> str:
+        return str(self._position.path) if self._position else "?"
+
+    def _read(self, file: BinaryIO, position: _Position) -> frozenset[str]:
+        mark = sys.maxsize if self._mark is None else self._mark
+        news: set[str] = set()
+        torn: set[str] = set()
+        end = position.offset
+        file.seek(end)
+        for line in file:
+            end = position.offset + len(line)
+            is_new = end > mark + 1  # the one byte is the newline with which a new process ends a torn line
+            entry = parse_line(line) if is_new or _may_hold_ids(line) else None
+            if entry is not None:
+                self._ids |= message_ids_of(entry)
+                if is_new:
+                    news |= _strings([entry.get("uuid")]) - self._reported
+            if not line.endswith(b"\n"):
+                # The last line is still being written, or was torn by a kill. It counts when it is whole, and is read
+                # again next time.
+                torn = self._reported | news
+                break
+            position.offset = end
+            position.before = (position.before + line[-_FINGERPRINT:])[-_FINGERPRINT:]
+        self._reported = torn
+        if self._mark is None:
+            self._mark = end
+        return frozenset(news)
