@@ -1,0 +1,115 @@
+"""The byte stream of an agent process: file descriptors 0 and 1, or any two others.
+
+Owns how descriptors are read and written without blocking the event loop and without threads: a thread in a blocking read would
+hold up the end of the process. Knows no lines and no messages.
+
+Pipes, sockets and terminals are awaited; what the selector refuses (regular files, /dev/null) never blocks for long and is used
+directly.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import Final
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+_READ: Final = 256 * 1024  # bytes per read; a pipe holds 64 KiB, sockets more
+_DIRECT_WRITE: Final = 64 * 1024  # bytes per write where the loop cannot wait: other tasks run in between
+
+
+class StdioTransport:
+    """Reads one descriptor, writes another. Neither is closed at the end, unless the transport made it (`claim_stdio`).
+
+    The written descriptor is non-blocking while the transport is open; its mode is put back by `aclose`. The read one is left as
+    it is: a read after the wait does not block.
+    """
+
+    def __init__(self, stdin_fd: int = 0, stdout_fd: int = 1, *, owned: bool = False) -> None:
+        self._in = stdin_fd
+        self._out = stdout_fd
+        self._owned = owned
+        self._in_waits = True
+        self._out_waits = True
+        self._was_blocking: bool | None = None
+        self._closed = False
+
+    async def receive(self) -> bytes:
+        """The next bytes; b"" at the end, which a descriptor that is closed or cannot be read has reached too."""
+        while not self._closed:
+            try:
+                if self._in_waits:
+                    await anyio.wait_readable(self._in)
+                else:
+                    await checkpoint()
+                return os.read(self._in, _READ)
+            except BlockingIOError:
+                await checkpoint()  # somebody else read it
+            except PermissionError:
+                if not self._in_waits:
+                    return b""
+                self._in_waits = False
+            except (OSError, ValueError):
+                return b""
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        """Return when the descriptor has taken all of `data`. Raises `OSError` when the peer is gone (EPIPE) or it is closed."""
+        if self._closed:
+            raise anyio.ClosedResourceError
+        self._set_nonblocking()
+        rest = memoryview(data)
+        await checkpoint()
+        while rest:
+            try:
+                rest = rest[os.write(self._out, rest if self._out_waits else rest[:_DIRECT_WRITE]) :]
+            except BlockingIOError:
+                await self._wait_writable()
+                continue
+            if rest and not self._out_waits:
+                await checkpoint()
+
+    async def aclose(self) -> None:
+        """Put the blocking mode back; close the descriptors if they are our own. More calls do nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._was_blocking:
+            with suppress(OSError):
+                os.set_blocking(self._out, True)
+        if self._owned:
+            for descriptor in {self._in, self._out}:
+                with suppress(OSError):
+                    os.close(descriptor)
+        await checkpoint()
+
+    def _set_nonblocking(self) -> None:
+        if self._was_blocking is None:
+            self._was_blocking = os.get_blocking(self._out)
+            os.set_blocking(self._out, False)
+
+    async def _wait_writable(self) -> None:
+        try:
+            await anyio.wait_writable(self._out)
+        except PermissionError:
+            self._out_waits = False
+            await checkpoint()
+
+
+def claim_stdio() -> StdioTransport:
+    """Take stdin and stdout for the protocol alone (STDIO-2): whatever else reads or prints, children included, cannot touch it.
+
+    The transport works on private copies that children do not inherit; descriptor 0 becomes /dev/null and descriptor 1 a copy of
+    stderr (of /dev/null, if there is none). Call it before anything can print. Raises `OSError` when 0 or 1 is not open.
+    """
+    incoming, outgoing = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    os.dup2(null, 0)
+    try:
+        os.dup2(2, 1)
+    except OSError:
+        os.dup2(null, 1)
+    os.close(null)
+    return StdioTransport(incoming, outgoing, owned=True)
