@@ -1,0 +1,58 @@
+"""`python -m adapters.scripted [SCRIPT] [--port N] [--home DIR]`: a scripted model for a process of another kind.
+
+Prints one JSON line once it accepts connections, then serves until its standard input ends or it is interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import anyio
+import anyio.to_thread
+
+from adapters.scripted.home import isolated_claude_home
+from adapters.scripted.messages import ScriptedModel
+from adapters.scripted.script import Script, ScriptError
+from adapters.scripted.script_file import load_script
+
+
+async def _run(script: Script, port: int, home: Path | None) -> None:
+    async with ScriptedModel(script, port=port) as model:
+        line: dict[str, object] = {"baseUrl": model.base_url}
+        if home is not None:
+            line["environment"] = isolated_claude_home(home, model.base_url)
+        sys.stdout.write(json.dumps(line) + "\n")
+        sys.stdout.flush()
+        await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit status is 2 for an unusable script or port."""
+    parser = argparse.ArgumentParser(
+        prog="python -m adapters.scripted", description="Serve a scripted model on 127.0.0.1."
+    )
+    parser.add_argument(
+        "script", nargs="?", type=Path, help="a script file (default: answers every prompt with one sentence)"
+    )
+    parser.add_argument("--port", type=int, default=0, help="the port (default: a free one)")
+    parser.add_argument("--home", type=Path, help="also make an isolated home there and print its environment")
+    options = parser.parse_args(arguments)
+    try:
+        script = Script() if options.script is None else load_script(options.script)
+        anyio.run(_run, script, options.port, options.home)
+    except ScriptError as error:
+        sys.stderr.write(f"acp-adapters: {error}\n")
+        return 2
+    except OSError as error:
+        sys.stderr.write(f"acp-adapters: cannot listen on 127.0.0.1 port {options.port} ({error.strerror})\n")
+        return 2
+    except KeyboardInterrupt:
+        return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

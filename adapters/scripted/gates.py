@@ -1,0 +1,62 @@
+"""Gates: points at which an answer waits until a test, a file or a clock lets it go on. Owns the waiting only."""
+
+from __future__ import annotations
+
+import anyio
+
+from adapters.scripted.script import GateOpening
+
+LONGEST_HOLD = 600.0
+"""Seconds an answer waits at a gate before it goes on by itself: a forgotten gate must not hold a runtime for ever."""
+
+_FILE_POLL = 0.02  # seconds between two looks at a gate's file; a person does not notice, the CPU neither
+
+
+class Gate:
+    """One named gate; closed at first. All methods belong to the event loop of the model."""
+
+    def __init__(self, name: str, opening: GateOpening | None = None) -> None:
+        self.name = name
+        self.arrivals = 0
+        """How many answers have come to this gate, open or not."""
+        self._opening = opening
+        self._open = anyio.Event()
+        self._arrived = anyio.Event()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether answers pass without waiting."""
+        return self._open.is_set()
+
+    def release(self) -> None:
+        """Let the waiting answers and all later ones go on."""
+        self._open.set()
+
+    def close(self) -> None:
+        """Hold the next answers again."""
+        if self._open.is_set():
+            self._open = anyio.Event()
+
+    async def wait_arrival(self, count: int = 1, seconds: float = 30.0) -> None:
+        """Return when `count` answers have come to the gate. Raises `TimeoutError` after `seconds`."""
+        with anyio.fail_after(seconds):
+            while self.arrivals < count:
+                await self._arrived.wait()
+
+    async def hold(self) -> None:
+        """Wait at the gate."""
+        self.arrivals += 1
+        self._arrived.set()
+        self._arrived = anyio.Event()
+        gate = self._open
+        if self._opening is None:
+            with anyio.move_on_after(LONGEST_HOLD):
+                await gate.wait()
+            return
+        limit = LONGEST_HOLD if self._opening.seconds is None else self._opening.seconds
+        with anyio.move_on_after(limit):
+            while not gate.is_set():
+                if self._opening.file is not None and await anyio.Path(self._opening.file).exists():
+                    return
+                with anyio.move_on_after(_FILE_POLL if self._opening.file is not None else limit):
+                    await gate.wait()

@@ -1,0 +1,62 @@
+"""Isolated homes: folders and environments in which a runtime meets only a scripted model. Owns what it may inherit.
+
+Source: measurements of the runtimes with an empty environment; started so, it touches nothing of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+_FOREIGN = ("ANTHROPIC", "CLAUDE", "OPENAI", "CODEX")
+"""Name prefixes that point a runtime at an account, a model or a host session of the user's."""
+
+_INHERITED = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+
+DUMMY_KEY = "scripted-no-account"
+"""What the runtimes send as their key; the scripted model does not look at it."""
+
+
+def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment without any variable of a runtime (`ANTHROPIC*`, `CLAUDE*`, `OPENAI*`, `CODEX*`), in any case."""
+    return {name: value for name, value in environ.items() if not name.upper().startswith(_FOREIGN)}
+
+
+def base_environment(root: Path) -> dict[str, str]:
+    """What every runtime in an isolated home gets: search path, language, and a home and temp folder inside `root`."""
+    environ = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    environ.setdefault("PATH", os.defpath)
+    environ.setdefault("LANG", "C.UTF-8")
+    home, temp = _folder(root), _folder(root / "tmp")
+    loopback = "127.0.0.1,localhost"
+    return {**environ, "HOME": str(home), "TMPDIR": str(temp), "NO_PROXY": loopback, "no_proxy": loopback}
+
+
+def isolated_claude_home(root: Path, base_url: str) -> dict[str, str]:
+    """Make a home for Claude Code in `root` and return the whole environment to start it with.
+
+    `base_url` is the scripted model, `http://127.0.0.1:PORT`. Folders are made with mode 0700; an existing home is used
+    again, with its sessions. Raises `OSError` when a folder cannot be made.
+    """
+    root = root.absolute()
+    environ = {
+        **base_environment(root),
+        "CLAUDE_CONFIG_DIR": str(_folder(root / "claude")),
+        "CLAUDE_CODE_TMPDIR": str(root / "tmp"),
+        "ANTHROPIC_BASE_URL": base_url,
+        "ANTHROPIC_API_KEY": DUMMY_KEY,
+        "CLAUDE_CODE_ENTRYPOINT": "sdk-py",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+    }
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        environ["IS_SANDBOX"] = "1"  # without it Claude Code refuses bypassPermissions to the root user
+    return environ
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
