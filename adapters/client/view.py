@@ -84,6 +84,8 @@ class SessionView:
     def __init__(self) -> None:
         self._items: dict[tuple[str, str], Item] = {}  # insertion order is the order of first sight: the timeline
         self.state = "idle"  # SETUP-12
+        self.state_update: Json = {}
+        """The latest `state_update` as it came; empty before the first."""
         self.stop_reason: str | None = None
         self.error: Json | None = None
         self.background: list[Json] | None = None
@@ -186,6 +188,7 @@ class SessionView:
         match variant:
             case "state_update":
                 self.state, self.background = _need(update, "state", str), update.get("background")
+                self.state_update = dict(update)
                 self.stop_reason = update.get("stopReason") if self.state == "idle" else None
                 self.error = update.get("error") if self.stop_reason == "error" else None  # STOP-3
             case "terminal_output_chunk":
