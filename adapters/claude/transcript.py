@@ -122,7 +122,7 @@ def _may_hold_ids(line: bytes) -> bool:
     """
     if b'"mergedSendUuids"' in line:
         return True
-    if b'"user"' in line:
+    if b'"type":"user"' in line or b'"type": "user"' in line:
         return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
     return b'"queued_command"' in line or b'"submitUuid"' in line
 
