@@ -1,0 +1,61 @@
+"""The runtimes the suite runs with: how to start each, and how to look at it from outside."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from adapters.scripted.home import isolated_claude_home
+from adapters.scripted.messages import ScriptedModel
+from adapters.scripted.server import ScriptedServer
+from adapters_tests.e2e.processes import Proc
+from adapters_tests.e2e.stored import StoredMessage, claude_messages
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class RuntimeUnderTest:
+    """One runtime behind `acp-adapters NAME`."""
+
+    name: str
+    model: Callable[[], ScriptedServer]
+    home: Callable[[Path, str], dict[str, str]]
+    """Folder and base URL of the model -> the whole environment."""
+    stored: Callable[[Path, str], list[StoredMessage]]
+    is_runtime: Callable[[Proc], bool]
+    """Whether a process is the runtime itself: not the agent, not a tool."""
+    user_command: Callable[[str, str], Sequence[str]]
+    """Session id and prompt -> what the user's own command line for one more turn in that session is."""
+    shell_asks: bool
+    """Whether a shell command that writes asks for permission by default."""
+
+    @property
+    def command(self) -> list[str]:
+        return [sys.executable, "-m", "adapters", self.name]
+
+    def environment(self, root: Path, base_url: str) -> dict[str, str]:
+        return {**self.home(root, base_url), "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def claude_binary() -> str:
+    spec = importlib.util.find_spec("claude_agent_sdk")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return spec.submodule_search_locations[0] + "/_bundled/claude"
+
+
+CLAUDE = RuntimeUnderTest(
+    name="claude",
+    model=ScriptedModel,
+    home=isolated_claude_home,
+    stored=claude_messages,
+    is_runtime=lambda proc: proc.command[:1] == (claude_binary(),),
+    user_command=lambda session_id, text: [claude_binary(), "-p", "--resume", session_id, text],
+    shell_asks=True,
+)
+
+RUNTIMES = (CLAUDE,)

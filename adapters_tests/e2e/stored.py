@@ -1,0 +1,68 @@
+"""User messages as a runtime has stored them. Written from the runtimes' file formats, not from the product's readers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """One user message. `form` says where its id stands."""
+
+    message_id: str
+    text: str
+    form: str
+
+
+def claude_messages(root: Path, session_id: str) -> list[StoredMessage]:
+    """The user messages in Claude Code's transcript of the session, in file order, every line looked at.
+
+    A message is a `user` entry that is no tool result and not marked as synthetic (its `uuid` and its `mergedSendUuids`), or
+    a `queued_command` attachment (its `source_uuid`).
+    """
+    return [message for entry in claude_entries(root, session_id) for message in _messages(entry)]
+
+
+def claude_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
+    """The entries of a transcript that parse; a torn line is passed over. Empty when there is no transcript."""
+    entries: list[dict[str, Any]] = []
+    for path in claude_transcripts(root, session_id):
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                continue
+    return entries
+
+
+def claude_transcripts(root: Path, session_id: str) -> list[Path]:
+    """The files of the session under the isolated home."""
+    return sorted((root / "claude" / "projects").glob(f"*/{session_id}.jsonl"))
+
+
+def _messages(entry: dict[str, Any]) -> Iterator[StoredMessage]:
+    if entry.get("type") == "attachment" and entry["attachment"].get("type") == "queued_command":
+        source = entry["attachment"].get("source_uuid")
+        if source:
+            yield StoredMessage(source, _text(entry["attachment"].get("prompt")), "queued_command")
+        return
+    if entry.get("type") != "user" or any(entry.get(mark) for mark in ("isMeta", "isSidechain", "isCompactSummary")):
+        return
+    if (entry.get("origin") or {}).get("kind") == "task-notification":
+        return
+    content = entry["message"]["content"]
+    if isinstance(content, list) and any(block.get("type") == "tool_result" for block in content):
+        return
+    for merged in entry.get("mergedSendUuids") or ():
+        yield StoredMessage(merged, _text(content), "merged")
+    yield StoredMessage(entry["uuid"], _text(content), "user")
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(block.get("text", "") for block in content or () if isinstance(block, dict))
