@@ -1,8 +1,9 @@
 """Judges wire messages by the published v2 schema, for any test that sees messages go by.
 
 `validate_agent_message` and `validate_client_message` take one message; `Wire` also remembers which method a response answers.
-Beyond the schema: the idempotency key overlay (KEY-6), fields that the spec types do not have (EXT-1), and the `data` of errors that
-must have one. Messages of the agent may use the stable schema only, unless a test says otherwise.
+Beyond the schema: the idempotency key overlay (KEY-6), fields that the spec types do not have (EXT-1), and the `data` of errors
+that must have one. Messages may use the stable schema only, unless a test says otherwise. A response judged without the method of
+its request is judged as an envelope.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def _parse(text: str) -> Any:
 
 def _deeper_than(limit: int, value: Any) -> bool:
     level: list[Any] = [value]
-    for _ in range(limit + 1):
+    for _ in range(limit):
         level = [inner for item in level for inner in _items(item) if isinstance(inner, (dict, list))]
         if not level:
             return False
