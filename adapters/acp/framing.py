@@ -38,6 +38,7 @@ class LineDecoder:
         self._max_line = max_line
         self._pieces: list[bytes] = []
         self._size = 0
+        self._last = b""  # its last byte, known also of a line that is too long to keep
 
     def feed(self, data: bytes) -> list[bytes | LineTooLong]:
         """Take the next bytes; give the lines that end in them, in order."""
@@ -58,6 +59,7 @@ class LineDecoder:
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
+        self._last = piece[-1:] or self._last
         if self._size > self._max_line + 1:  # one more for the \r of \r\n
             self._pieces.clear()
         else:
@@ -66,12 +68,12 @@ class LineDecoder:
     def _end_line(self, last: bytes, lines: list[bytes | LineTooLong]) -> None:
         if self._size:
             self._add(last)
-            size, line = self._size, b"".join(self._pieces)
+            size, line, ending = self._size, b"".join(self._pieces), self._last
             self._pieces.clear()
             self._size = 0
         else:
-            size, line = len(last), last
-        if line.endswith(b"\r"):
+            size, line, ending = len(last), last, last[-1:]
+        if ending == b"\r":
             size -= 1
         if size > self._max_line:
             lines.append(LineTooLong(size))
