@@ -1,17 +1,18 @@
 """`python -m adapters.scripted [SCRIPT] [--port N] [--home DIR]`: a scripted model for a process of another kind.
 
-Prints one JSON line once it accepts connections, then serves until its standard input ends or it is interrupted.
+Prints one JSON line once it accepts connections (`baseUrl`, with --home also `environment`), then serves until SIGINT or
+SIGTERM. `GET /__calls` on the same port tells what was asked, `POST /__gates/NAME` opens a gate.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
 import anyio
-import anyio.to_thread
 
 from adapters.scripted.home import isolated_claude_home
 from adapters.scripted.messages import ScriptedModel
@@ -20,13 +21,15 @@ from adapters.scripted.script_file import load_script
 
 
 async def _run(script: Script, port: int, home: Path | None) -> None:
-    async with ScriptedModel(script, port=port) as model:
-        line: dict[str, object] = {"baseUrl": model.base_url}
-        if home is not None:
-            line["environment"] = isolated_claude_home(home, model.base_url)
-        sys.stdout.write(json.dumps(line) + "\n")
-        sys.stdout.flush()
-        await anyio.to_thread.run_sync(sys.stdin.buffer.read, abandon_on_cancel=True)
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with ScriptedModel(script, port=port) as model:
+            line: dict[str, object] = {"baseUrl": model.base_url}
+            if home is not None:
+                line["environment"] = isolated_claude_home(home, model.base_url)
+            sys.stdout.write(json.dumps(line) + "\n")
+            sys.stdout.flush()
+            async for _ in signals:
+                return
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,8 +52,6 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         sys.stderr.write(f"acp-adapters: cannot listen on 127.0.0.1 port {options.port} ({error.strerror})\n")
         return 2
-    except KeyboardInterrupt:
-        return 0
     return 0
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 Outcome = Literal["open", "answered", "failed", "left"]
@@ -30,6 +30,8 @@ class Asked:
     """How many of them, at the end, stand after the last answer of the model."""
     steps: tuple[int, ...]
     """For each prompt: the model's answers between it and the end of the conversation."""
+    mid_turn: tuple[bool, ...]
+    """For each prompt: whether it came into a running turn. The first never did."""
     streaming: bool = True
     compaction: bool = False
     model: str = "scripted"
@@ -49,15 +51,12 @@ class Call:
     taken_up: tuple[str, ...]
     """Prompts that this call is the first to carry, or carries anew: what `calls` counts."""
     attempt: int
-    """From 1: how often this very call was made, counting those that the script let fail before."""
+    """From 1: how often this very call was made, at the same position of the same conversation."""
+    retry: bool
+    """Whether the runtime repeats it because the script let the one before fail."""
     outcome: Outcome = "open"
     body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """The request; emptied when newer calls have come, because a conversation can be 60 MB."""
-
-    @property
-    def retry(self) -> bool:
-        """Whether the runtime repeats a call that the script let fail."""
-        return self.attempt > 1
 
     @property
     def fallback(self) -> bool:
@@ -74,6 +73,7 @@ class Call:
             "step": self.step,
             "takenUp": list(self.taken_up),
             "attempt": self.attempt,
+            "retry": self.retry,
             "streaming": self.asked.streaming,
             "fallback": self.fallback,
             "compaction": self.asked.compaction,
@@ -86,7 +86,8 @@ def holds(prompt: str, text: str) -> bool:
 
     White space at the ends does not count, because Claude Code trims some prompts.
     """
-    return f"\n{text.strip()}\n" in f"\n{prompt.strip()}\n"
+    sought, whole = text.strip(), prompt.strip()
+    return sought == whole or (sought != "" and f"\n{sought}\n" in f"\n{whole}\n")
 
 
 class CallLog:
@@ -94,14 +95,19 @@ class CallLog:
 
     def __init__(self) -> None:
         self.records: list[Call] = []
+        self._texts: dict[str, str] = {}  # every call repeats the conversation: each prompt is kept once
         self._asked: set[tuple[str | None, str | None, int, str]] = set()
-        self._failed: Counter[tuple[object, ...]] = Counter()
+        self._tries: Counter[tuple[object, ...]] = Counter()
+        self._failed: set[tuple[object, ...]] = set()
 
     def add(self, asked: Asked, prompt: str | None, step: int, body: Mapping[str, Any]) -> Call:
         """Record a call that has arrived."""
-        failed = self._failed[_identity(asked)]
-        taken_up = self._taken_up(asked, retry=failed > 0)
-        call = Call(len(self.records) + 1, asked, prompt, step, taken_up, failed + 1, body=body)
+        asked = replace(asked, prompts=tuple(self._texts.setdefault(prompt, prompt) for prompt in asked.prompts))
+        identity = _identity(asked)
+        self._tries[identity] += 1
+        retry = identity in self._failed
+        taken_up = self._taken_up(asked, retry=retry)
+        call = Call(len(self.records) + 1, asked, prompt, step, taken_up, self._tries[identity], retry, body=body)
         self.records.append(call)
         if len(self.records) > _KEPT_BODIES:
             self.records[-_KEPT_BODIES - 1].body = {}
@@ -113,9 +119,9 @@ class CallLog:
             return
         call.outcome = outcome
         if outcome == "failed":
-            self._failed[_identity(call.asked)] += 1
+            self._failed.add(_identity(call.asked))
         else:
-            self._failed.pop(_identity(call.asked), None)
+            self._failed.discard(_identity(call.asked))
 
     def _taken_up(self, asked: Asked, *, retry: bool) -> tuple[str, ...]:
         """The fresh prompts that were never asked before, and the last one whenever no failure explains the call."""

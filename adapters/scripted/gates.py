@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import anyio
 
+from adapters.log import log
 from adapters.scripted.script import GateOpening
 
 LONGEST_HOLD = 600.0
@@ -49,14 +50,13 @@ class Gate:
         self._arrived.set()
         self._arrived = anyio.Event()
         gate = self._open
-        if self._opening is None:
-            with anyio.move_on_after(LONGEST_HOLD):
-                await gate.wait()
-            return
-        limit = LONGEST_HOLD if self._opening.seconds is None else self._opening.seconds
-        with anyio.move_on_after(limit):
+        seconds = None if self._opening is None else self._opening.seconds
+        file = None if self._opening is None else self._opening.file
+        with anyio.move_on_after(LONGEST_HOLD if seconds is None else seconds) as scope:
             while not gate.is_set():
-                if self._opening.file is not None and await anyio.Path(self._opening.file).exists():
+                if file is not None and await anyio.Path(file).exists():
                     return
-                with anyio.move_on_after(_FILE_POLL if self._opening.file is not None else limit):
+                with anyio.move_on_after(LONGEST_HOLD if file is None else _FILE_POLL):
                     await gate.wait()
+        if scope.cancelled_caught and seconds is None:
+            log("scripted-gate-given-up", gate=self.name, seconds=LONGEST_HOLD)

@@ -12,7 +12,7 @@ from pathlib import Path
 _FOREIGN = ("ANTHROPIC", "CLAUDE", "OPENAI", "CODEX")
 """Name prefixes that point a runtime at an account, a model or a host session of the user's."""
 
-_INHERITED = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT")
+_INHERITED = ("PATH", "LANG")
 
 DUMMY_KEY = "scripted-no-account"
 """What the runtimes send as their key; the scripted model does not look at it."""
@@ -37,7 +37,8 @@ def isolated_claude_home(root: Path, base_url: str) -> dict[str, str]:
     """Make a home for Claude Code in `root` and return the whole environment to start it with.
 
     `base_url` is the scripted model, `http://127.0.0.1:PORT`. Folders are made with mode 0700; an existing home is used
-    again, with its sessions. Raises `OSError` when a folder cannot be made.
+    again, with its sessions. Raises `OSError` when a folder cannot be made. Keep the path of `root` below 80 bytes: Claude
+    Code puts its socket elsewhere in the system's temp folder when the name in `root` is too long for one.
     """
     root = root.absolute()
     environ = {

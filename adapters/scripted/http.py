@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import anyio
 from anyio.abc import ByteStream
@@ -68,7 +68,6 @@ class Request:
     path: str
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     body: bytes = b""
-    http_1_0: bool = False
 
 
 class HttpConnection:
@@ -93,16 +92,12 @@ class HttpConnection:
         head = await self._until(b"\r\n\r\n", MAX_HEAD, 431)
         method, target, version, headers = _parse_head(head)
         self._head_only = method == "HEAD"
-        http_1_0 = version == "HTTP/1.0"
-        wish = headers.get("connection", "").lower()
-        self._close = "close" in wish or (http_1_0 and "keep-alive" not in wish)
-        self._chunked = not http_1_0
-        if http_1_0:
-            self._close = True
+        self._chunked = version == "HTTP/1.1"
+        self._close = not self._chunked or "close" in headers.get("connection", "").lower()
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise BadRequest(415, "the body must not be compressed")
         body = await self._body(headers)
-        return Request(method, unquote(urlsplit(target).path), headers, body, http_1_0)
+        return Request(method, _path(target), headers, body)
 
     async def _body(self, headers: Mapping[str, str]) -> bytes:
         coding = headers.get("transfer-encoding")
@@ -254,6 +249,14 @@ class HttpConnection:
         except (TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
             self._close = True
             raise PeerLeft from None
+
+
+def _path(target: str) -> str:
+    """The decoded path of a request target; a proxy's absolute form loses its scheme and host."""
+    path = target.partition("?")[0]
+    if path.startswith(("http://", "https://")):
+        path = "/" + path.split("/", 3)[3] if path.count("/") >= 3 else "/"  # noqa: PLR2004 - scheme://host/
+    return unquote(path)
 
 
 def _parse_head(head: bytes) -> tuple[str, str, str, dict[str, str]]:

@@ -15,7 +15,18 @@ from anyio.abc import TaskStatus
 
 from adapters.scripted.calls import Asked
 from adapters.scripted.messages_input import read_request, rough_tokens
-from adapters.scripted.script import Answer, Block, HttpFailure, Script, Shell, StreamFailure, Text, Thinking, ToolUse
+from adapters.scripted.script import (
+    Answer,
+    Block,
+    HttpFailure,
+    Script,
+    Shell,
+    StreamFailure,
+    Text,
+    Thinking,
+    ToolUse,
+    pieces,
+)
 from adapters.scripted.server import Event, Hold, ScriptedServer
 
 _ERROR_TYPES = {
@@ -135,7 +146,11 @@ def _block_events(index: int, block: Block) -> Iterator[Event | Hold]:
         case ToolUse() | Shell():
             tool = _tool(block)
             start = {**tool, "input": {}}
-            deltas = [{"type": "input_json_delta", "partial_json": json.dumps(tool["input"])}]
+            count = block.deltas if isinstance(block, ToolUse) else 1
+            deltas = [
+                {"type": "input_json_delta", "partial_json": piece}
+                for piece in pieces(json.dumps(tool["input"]), count)
+            ]
             gate, gate_after = block.gate, 0
     yield _event("content_block_start", {"index": index, "content_block": start})
     for number, delta in enumerate(deltas):

@@ -46,6 +46,7 @@ def read_request(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
         raise BadRequest(400, "messages: Field required")
     prompts: list[str] = []
     starts: list[int] = []
+    mid_turn: list[bool] = []
     answers = 0
     fresh = 0
     compaction = False
@@ -55,11 +56,13 @@ def read_request(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
             fresh = 0
         elif role == "user":
             found = _prompts(blocks)
-            compaction = bool(found) and found[-1].startswith(_COMPACTIONS)
+            compaction = bool(found) and found[-1][0].startswith(_COMPACTIONS)
             if compaction:
                 found.pop()
-            prompts += found
-            starts += [answers] * len(found)
+            for prompt, folded in found:
+                mid_turn.append(folded and bool(prompts))
+                prompts.append(prompt)
+                starts.append(answers)
             fresh += len(found)
     model = body.get("model")
     return Asked(
@@ -68,6 +71,7 @@ def read_request(body: Mapping[str, Any], headers: Mapping[str, str]) -> Asked:
         prompts=tuple(prompts),
         fresh=fresh,
         steps=tuple(answers - start for start in starts),
+        mid_turn=tuple(mid_turn),
         streaming=body.get("stream") is True,
         compaction=compaction,
         model=model if isinstance(model, str) else "scripted",
@@ -81,23 +85,23 @@ def rough_tokens(body: Mapping[str, Any]) -> int:
     return 1 + sum(len(str(block.get("text", ""))) for _, blocks in turns for block in blocks) // 4
 
 
-def _prompts(blocks: list[Mapping[str, Any]]) -> list[str]:
-    """The prompts in the blocks of one user message."""
-    prompts: list[str] = []
+def _prompts(blocks: list[Mapping[str, Any]]) -> list[tuple[str, bool]]:
+    """The prompts in the blocks of one user message, each with whether it was folded into a running turn."""
+    prompts: list[tuple[str, bool]] = []
     expansion = False
     for entry in _entries(blocks):
         if expansion:
             expansion = False
         elif (command := _COMMAND.match(entry)) is not None:
             name, arguments = command.groups(default="")
-            prompts.append(f"{name} {arguments}".rstrip())
+            prompts.append((f"{name} {arguments}".rstrip(), False))
             expansion = True
         elif entry.startswith(_FOLDED):
             text = entry.removeprefix(_FOLDED)
             end = text.rfind(_AFTER_FOLDED)
-            prompts.append(text if end < 0 else text[:end])
+            prompts.append((text if end < 0 else text[:end], True))
         elif not entry.startswith(_NOT_PROMPTS):
-            prompts.append(entry)
+            prompts.append((entry, False))
     return prompts
 
 

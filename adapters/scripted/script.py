@@ -30,6 +30,12 @@ def _check(condition: bool, sentence: str) -> None:
         raise ScriptError(sentence)
 
 
+def pieces(text: str, count: int) -> list[str]:
+    """`text` in `count` parts of nearly one length, fewer when it has fewer characters."""
+    count = min(count, len(text))
+    return [text[start:end] for start, end in pairwise(len(text) * number // count for number in range(count + 1))]
+
+
 def _check_seconds(name: str, value: float) -> None:
     _check(0 <= value <= LONGEST_WAIT, f"{name} must be from 0 to {LONGEST_WAIT:.0f} seconds")
 
@@ -64,9 +70,7 @@ class Spread:
         whole = text * self.repeat
         if self.delta_size is not None:
             return [whole[start : start + self.delta_size] for start in range(0, len(whole), self.delta_size)]
-        count = self.deltas or 1
-        edges = [len(whole) * number // count for number in range(count + 1)]
-        return [whole[start:end] for start, end in pairwise(edges)]
+        return pieces(whole, self.deltas or 1)
 
     def check(self, text: str) -> None:
         """Raise `ScriptError` when `text` is too short to be cut so."""
@@ -110,11 +114,14 @@ class ToolUse:
     input: Mapping[str, Any] | str = field(default_factory=dict[str, Any])
     id: str | None = None
     namespace: str | None = None
+    deltas: int = 1
+    """Pieces in which the input is streamed; no more than it has characters."""
     gate: str | None = None
 
     def __post_init__(self) -> None:
         _check(bool(self.name), "name must not be empty")
         _check(self.id != "", "id must not be empty")
+        _check(1 <= self.deltas <= MOST_DELTAS, f"deltas must be from 1 to {MOST_DELTAS}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +239,11 @@ def say(text: str) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Answers to the prompts it matches: exactly one of `exact`, `contains` and `regex` (searched, case-sensitive).
+    """Answers to the prompts it matches.
 
-    `steps[n]` is the answer after n others (a tool's result asks for the next).
-    With `joins`, a prompt that comes in the middle of a turn does
-    not start steps of its own: the rule of the prompt before goes on.
+    Exactly one of `exact` (white space at the ends does not count), `contains` and `regex` (searched); all are case-sensitive.
+    `steps[n]` is the answer after n others: a tool's result asks for the next. With `joins`, a prompt that comes into a running
+    turn starts no steps of its own: those of the prompt before go on.
     """
 
     steps: tuple[Answer, ...]
@@ -258,7 +265,7 @@ class Rule:
     def matches(self, prompt: str) -> bool:
         """Whether the prompt is one of this rule."""
         if self.exact is not None:
-            return prompt == self.exact
+            return prompt.strip() == self.exact.strip()
         if self.contains is not None:
             return self.contains in prompt
         return re.search(self.regex or "", prompt) is not None

@@ -60,7 +60,7 @@ def parse_script(value: Any, folder: Path | None = None) -> Script:
     """A script from its JSON value. Raises `ScriptError`. `folder` is where relative gate files are (default: here)."""
     fields = _Fields(value, "")
     plain = Script()
-    script = fields.build(
+    return fields.build(
         Script,
         rules=tuple(_rule(entry, place) for entry, place in fields.items("rules")),
         default=_steps(fields, "default", plain.default),
@@ -68,13 +68,11 @@ def parse_script(value: Any, folder: Path | None = None) -> Script:
         compaction=fields.inner("compaction", _answer, plain.compaction),
         gates={name: _gate(entry, place, folder or Path.cwd()) for name, entry, place in fields.entries("gates")},
     )
-    fields.end()
-    return script
 
 
 def _rule(value: Any, place: str) -> Rule:
     fields = _Fields(value, place)
-    rule = fields.build(
+    return fields.build(
         Rule,
         steps=_steps(fields, "steps", ()),
         exact=fields.text("exact"),
@@ -82,8 +80,6 @@ def _rule(value: Any, place: str) -> Rule:
         regex=fields.text("regex"),
         joins=fields.flag("joins"),
     )
-    fields.end()
-    return rule
 
 
 def _steps(fields: _Fields, name: str, default: tuple[Answer, ...]) -> tuple[Answer, ...]:
@@ -96,7 +92,7 @@ def _answer(value: Any, place: str) -> Answer:
     if isinstance(value, str):
         return say(value)
     fields = _Fields(value, place)
-    answer = fields.build(
+    return fields.build(
         Answer,
         blocks=tuple(_block(entry, inner) for entry, inner in fields.items("blocks")),
         delay=fields.number("delay", 0.0),
@@ -108,8 +104,6 @@ def _answer(value: Any, place: str) -> Answer:
         stop_reason=fields.text("stop_reason"),
         usage=fields.inner("usage", _usage, Usage()),
     )
-    fields.end()
-    return answer
 
 
 def _block(value: Any, place: str) -> Block:
@@ -120,9 +114,7 @@ def _block(value: Any, place: str) -> Block:
     if kind not in _BLOCKS:
         names = ", ".join(_BLOCKS)
         raise ScriptError(f"{fields.at('type')} must be one of {names}, not {_shown(kind)}")
-    block = _BLOCKS[kind](fields)
-    fields.end()
-    return block
+    return _BLOCKS[kind](fields)
 
 
 def _text(fields: _Fields) -> Block:
@@ -140,6 +132,7 @@ def _tool_use(fields: _Fields) -> Block:
         input=fields.object_or_text("input"),
         id=fields.text("id"),
         namespace=fields.text("namespace"),
+        deltas=fields.integer("deltas", 1),
         gate=fields.text("gate"),
     )
 
@@ -157,7 +150,7 @@ _BLOCKS: dict[str, Callable[[_Fields], Block]] = {
 
 
 def _spread(fields: _Fields) -> Spread:
-    return fields.build(
+    return fields.build_part(
         Spread,
         repeat=fields.integer("repeat", 1),
         deltas=fields.integer("deltas", None),
@@ -169,7 +162,7 @@ def _spread(fields: _Fields) -> Spread:
 
 def _http_failure(value: Any, place: str) -> HttpFailure:
     fields = _Fields(value, place)
-    failure = fields.build(
+    return fields.build(
         HttpFailure,
         status=fields.required_integer("status"),
         type=fields.text("type"),
@@ -177,56 +170,46 @@ def _http_failure(value: Any, place: str) -> HttpFailure:
         times=fields.integer("times", None),
         retry_after=fields.number("retry_after", None),
     )
-    fields.end()
-    return failure
 
 
 def _stream_failure(value: Any, place: str) -> StreamFailure:
     fields = _Fields(value, place)
-    failure = fields.build(
+    return fields.build(
         StreamFailure,
         type=fields.text("type") or "api_error",
         message=fields.text("message") or "scripted failure",
         after_events=fields.integer("after_events", 1),
         times=fields.integer("times", None),
     )
-    fields.end()
-    return failure
 
 
 def _drop(value: Any, place: str) -> Drop:
     fields = _Fields(value, place)
-    drop = fields.build(
+    return fields.build(
         Drop,
         after_events=fields.integer("after_events", None),
         after_bytes=fields.integer("after_bytes", None),
         times=fields.integer("times", None),
     )
-    fields.end()
-    return drop
 
 
 def _usage(value: Any, place: str) -> Usage:
     fields = _Fields(value, place)
     plain = Usage()
-    usage = fields.build(
+    return fields.build(
         Usage,
         input_tokens=fields.integer("input_tokens", plain.input_tokens),
         output_tokens=fields.integer("output_tokens", plain.output_tokens),
         cached_input_tokens=fields.integer("cached_input_tokens", plain.cached_input_tokens),
     )
-    fields.end()
-    return usage
 
 
 def _gate(value: Any, place: str, folder: Path) -> GateOpening:
     fields = _Fields(value, place)
     file = fields.text("file")
-    gate = fields.build(
+    return fields.build(
         GateOpening, file=None if file is None else str(folder / file), seconds=fields.number("seconds", None)
     )
-    fields.end()
-    return gate
 
 
 class _Fields:
@@ -245,16 +228,22 @@ class _Fields:
 
     def has(self, name: str) -> bool:
         """Whether the field is given."""
+        self._known.add(name)
         return name in self._values
 
     def build(self, make: Callable[..., T], **values: Any) -> T:
-        """Make a value; its complaint gets this place."""
+        """Make the value of this object once all its fields were asked for; its complaint gets this place."""
+        self._end()
+        return self.build_part(make, **values)
+
+    def build_part(self, make: Callable[..., T], **values: Any) -> T:
+        """Make a value of some of the fields."""
         try:
             return make(**values)
         except ScriptError as error:
             raise ScriptError(f"{self._place}: {error}" if self._place else str(error)) from None
 
-    def end(self) -> None:
+    def _end(self) -> None:
         """Refuse fields nobody asked for: they are typing errors."""
         for name in self._values:
             if name not in self._known:

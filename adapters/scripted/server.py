@@ -92,21 +92,21 @@ class ScriptedServer:
         self._group = group
         try:
             await group.start(self.serve)
-        except BaseException as error:
+        except BaseException:
             self._group = None
             group.cancel_scope.cancel()
-            await group.__aexit__(type(error), error, error.__traceback__)
+            await group.__aexit__(None, None, None)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
+    ) -> None:
+        # The group is left without the body's exception, which it would wrap into an exception group.
         group, self._group = self._group, None
-        if group is None:
-            return None
-        group.cancel_scope.cancel()
-        return await group.__aexit__(kind, error, trace)
+        if group is not None:
+            group.cancel_scope.cancel()
+            await group.__aexit__(None, None, None)
 
     async def serve(self, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled; reports the port once it accepts connections. Raises `OSError` if it is taken."""
@@ -174,6 +174,12 @@ class ScriptedServer:
             while self.calls(text) < count:
                 await self._changed.wait()
 
+    async def wait_ended(self, count: int, seconds: float = 30.0) -> None:
+        """Return once `count` calls in all have ended, however. Raises `TimeoutError` after `seconds`."""
+        with anyio.fail_after(seconds):
+            while sum(call.outcome != "open" for call in self.records) < count:
+                await self._changed.wait()
+
     # --- serving ---------------------------------------------------------------------------------------------------
 
     async def _connection(self, stream: SocketStream) -> None:
@@ -184,10 +190,11 @@ class ScriptedServer:
                     if not await self._request(connection, request):
                         return
             except BadRequest as error:
-                with anyio.move_on_after(1):
-                    await _refuse(connection, error)
+                await _refuse(connection, error)
             except PeerLeft:
                 return
+            except Exception as error:  # noqa: BLE001 - one broken call must not end the model for the others
+                log("scripted-call-failed", error=repr(error))
 
     async def _request(self, connection: HttpConnection, request: Request) -> bool:
         """Answer one request; return whether the connection can take another."""
@@ -232,7 +239,7 @@ class ScriptedServer:
         if not asked.prompts:
             return None, 0
         index = len(asked.prompts) - 1
-        while index > 0 and (rule := self.script.rule(asked.prompts[index])) is not None and rule.joins:
+        while asked.mid_turn[index] and (rule := self.script.rule(asked.prompts[index])) is not None and rule.joins:
             index -= 1
         return asked.prompts[index], asked.steps[index]
 

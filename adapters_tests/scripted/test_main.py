@@ -1,0 +1,46 @@
+"""The scripted model as a process of its own."""
+
+import json
+import signal
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.streams.text import TextReceiveStream
+
+from adapters.scripted.__main__ import main
+from adapters_tests.scripted.wire import ask, connect, conversation
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
+async def test_another_process_serves_counts_and_ends(tmp_path: Path, end: signal.Signals) -> None:
+    script = tmp_path / "s.json"
+    script.write_text('{"default": ["from another process"]}')
+    command = [sys.executable, "-m", "adapters.scripted", str(script), "--home", str(tmp_path / "home")]
+    with anyio.fail_after(20):
+        async with await anyio.open_process(command, stderr=None, cwd=Path(__file__).parents[2]) as process:
+            try:
+                assert process.stdout is not None
+                hello = json.loads(await TextReceiveStream(process.stdout).receive())
+                assert hello["environment"]["ANTHROPIC_BASE_URL"] == hello["baseUrl"]
+                port = int(hello["baseUrl"].rpartition(":")[2])
+                assert (await ask(port, conversation("p"))).text == "from another process"
+                wire = await connect(port)
+                async with wire.stream:
+                    await wire.send(b"GET /__calls HTTP/1.1\r\nhost: x\r\n\r\n")
+                    assert (await wire.reply()).json["prompts"] == {"p": 1}
+                process.send_signal(end)
+                assert await process.wait() == 0
+            finally:
+                if process.returncode is None:
+                    process.kill()
+
+
+def test_an_unusable_script_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = tmp_path / "s.json"
+    script.write_text('{"x": 1}')
+    assert main([str(script)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
