@@ -1,0 +1,1 @@
+"""The agent, runtime-neutral: sessions, submissions, and the port to a runtime."""

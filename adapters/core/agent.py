@@ -1,0 +1,258 @@
+"""The agent: one method per ACP method, runtime-neutral.
+
+Owns the active sessions and which connection each is active on. Knows the port; no stdio, no runtime by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+
+from adapters.acp import schema
+from adapters.acp.calls import IncomingRequest
+from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, ResourceNotFound
+from adapters.core.front import Peer
+from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetup
+from adapters.core.session import Session, not_inserted
+from adapters.log import log
+
+
+class Agent:
+    """All sessions of one runtime in this process."""
+
+    def __init__(self, runtime: Runtime, features: Features, spawn: Callable[..., object]) -> None:
+        self._runtime = runtime
+        self._features = features
+        self._spawn = spawn
+        self._sessions: dict[str, Session] = {}
+        self._members: dict[str, set[Peer]] = {}
+        self._resuming: dict[str, anyio.Lock] = {}
+        self._requests: Mapping[str, Callable[[Peer, IncomingRequest], None]] = {
+            "session/prompt": self._prompt,
+            "session/new": self._async(self._new),
+            "session/resume": self._async(self._resume),
+            "session/list": self._async(self._list),
+            "session/close": self._async(self._close),
+            "session/set_config_option": self._set_config_option,
+            "tool_call/cancel": self._not_cancellable,
+            "terminal/cancel": self._not_cancellable,
+            **({"session/delete": self._async(self._delete)} if features.delete else {}),
+        }
+
+    def handle_request(self, peer: Peer, request: IncomingRequest) -> None:
+        """Start the method of a request, in the order of receipt. Raises what the request is to be answered with."""
+        method = self._requests.get(request.method)
+        if method is None:
+            raise MethodNotFound(request.method)
+        method(peer, request)
+
+    def handle_notification(self, peer: Peer, method: str, params: Any) -> None:
+        """`session/cancel`; anything else is ignored (RPC-13, ERR-6, MAL-2)."""
+        if method != "session/cancel":
+            return
+        try:
+            cancel = cast(schema.CancelSession, schema.parse_params(method, params))
+        except AcpError:
+            log("malformed notification dropped", method=method)
+            return
+        with suppress(ResourceNotFound):
+            self._active(peer, cancel.session_id).cancel()
+
+    def disconnected(self, peer: Peer) -> None:
+        """The connection ended: its sessions are not active on it any more. Their prompts and work go on."""
+        for session_id, members in list(self._members.items()):
+            if peer in members:
+                members.discard(peer)
+                session = self._sessions[session_id]
+                session.detach(peer)
+                self._retire_if_unattended(session)
+
+    async def aclose(self) -> None:
+        """Close all sessions at once, then the runtime."""
+        async with anyio.create_task_group() as tasks:
+            for session in list(self._sessions.values()):
+                tasks.start_soon(self._end, session)
+        await self._runtime.aclose()
+
+    # --- methods -----------------------------------------------------------------------------------------------------
+
+    def _prompt(self, peer: Peer, request: IncomingRequest) -> None:
+        try:
+            params = cast(schema.Prompt, schema.parse_params(request.method, request.params))
+            session = self._active(peer, params.session_id)
+            self._check_blocks(params.prompt)
+            session.prompt(request, params.prompt, params.idempotency_key)
+        except AcpError as error:
+            raise not_inserted(error) from None
+
+    async def _new(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+        params = cast(schema.NewSession, schema.parse_params(request.method, request.params))
+        setup = self._setup(params)
+        session = Session(self._spawn, self._retire_if_unattended)
+        self._begin(session, await self._runtime.new_session(setup, session))
+        self._activate(peer, session)
+        return {"sessionId": session.session_id, **self._opened(session)}
+
+    async def _resume(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+        params = cast(schema.ResumeSession, schema.parse_params(request.method, request.params))
+        setup = self._setup(params)
+        session_id = params.session_id
+        async with self._one_resume(session_id):
+            session = self._sessions.get(session_id)
+            if session is not None and session.closing:
+                await session.close()
+                session = None
+            fresh = session is None
+            if session is None:
+                session = Session(self._spawn, self._retire_if_unattended)
+                self._begin(session, await self._runtime.open_session(session_id, setup, session))
+            try:
+                await session.synchronize(peer, replay=params.replay_from is not None)
+            except BaseException:
+                if fresh and not peer.connection.closed:
+                    with anyio.CancelScope(shield=True):
+                        await self._end(session)
+                raise
+            self._activate(peer, session)
+        return self._opened(session)
+
+    async def _list(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+        params = cast(schema.ListSessions, schema.parse_params(request.method, request.params))
+        if params.cwd is not None and not Path(params.cwd).is_absolute():
+            raise InvalidParams("cwd must be an absolute path.")
+        page = await self._runtime.list_sessions(params.cwd, params.cursor)
+        rows: list[dict[str, Any]] = []
+        for stored in page.sessions:
+            row: dict[str, Any] = {"sessionId": stored.session_id, "cwd": stored.cwd}
+            if stored.title is not None:
+                row["title"] = stored.title
+            if stored.updated_at is not None:
+                row["updatedAt"] = stored.updated_at
+            rows.append(row)
+        return {"sessions": rows, **({} if page.next_cursor is None else {"nextCursor": page.next_cursor})}
+
+    async def _close(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+        params = cast(schema.CloseSession, schema.parse_params(request.method, request.params))
+        with suppress(ResourceNotFound):
+            await self._end(self._active(peer, params.session_id))
+        return {}
+
+    async def _delete(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+        params = cast(schema.DeleteSession, schema.parse_params(request.method, request.params))
+        if session := self._sessions.get(params.session_id):
+            await self._end(session)
+        await self._runtime.delete_session(params.session_id)
+        return {}
+
+    def _set_config_option(self, peer: Peer, request: IncomingRequest) -> None:
+        params = cast(schema.SetConfigOption, schema.parse_params(request.method, request.params))
+        self._active(peer, params.session_id)
+        raise InvalidParams("This session offers no such option.")
+
+    def _not_cancellable(self, peer: Peer, request: IncomingRequest) -> None:
+        params = schema.parse_params(request.method, request.params)
+        self._active(peer, cast(str, getattr(params, "session_id")))  # noqa: B009 - both models have it
+        raise InvalidParams("This cannot be cancelled by itself; session/cancel stops the session's work.")
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    def _begin(self, session: Session, runtime: RuntimeSession) -> None:
+        session.begin(runtime)
+        self._sessions[session.session_id] = session
+        self._spawn(session.run)
+
+    def _activate(self, peer: Peer, session: Session) -> None:
+        if peer.connection.closed:
+            session.detach(peer)
+            self._retire_if_unattended(session)
+            return
+        self._members.setdefault(session.session_id, set()).add(peer)
+        session.attach(peer)
+
+    def _active(self, peer: Peer, session_id: str) -> Session:
+        session = self._sessions.get(session_id)
+        if session is None or session.closing or peer not in self._members.get(session_id, ()):
+            raise ResourceNotFound(session_id)
+        return session
+
+    @asynccontextmanager
+    async def _one_resume(self, session_id: str) -> AsyncGenerator[None]:
+        """Resumes of one session happen one after the other: the second finds it active (RESUME-5)."""
+        lock = self._resuming.setdefault(session_id, anyio.Lock())
+        try:
+            async with lock:
+                yield
+        finally:
+            if not (lock.locked() or lock.statistics().tasks_waiting):
+                self._resuming.pop(session_id, None)
+
+    async def _end(self, session: Session) -> None:
+        """Close for everybody: a session has one runtime, and closing frees it (CLOSE-1, CLOSE-6, ERR-3)."""
+        await session.close()
+        if self._sessions.get(session.session_id) is session:
+            del self._sessions[session.session_id]
+            self._members.pop(session.session_id, None)
+
+    def _retire_if_unattended(self, session: Session) -> None:
+        """Nobody watches and nothing goes on: free the runtime; the stored session stays (KEY-43)."""
+        if session.unattended and not session.closing:
+            self._spawn(self._end, session)
+
+    @staticmethod
+    def _opened(session: Session) -> dict[str, Any]:
+        commands = [schema.dump(command) for command in session.runtime.commands]
+        return {"availableCommands": commands} if commands else {}
+
+    # --- validation --------------------------------------------------------------------------------------------------
+
+    def _setup(self, params: schema.NewSession | schema.ResumeSession) -> SessionSetup:
+        """Roots and servers, checked before anything is started (SETUP-1..8)."""
+        directories = tuple(params.additional_directories or ())
+        if directories and not self._features.additional_directories:
+            raise InvalidParams("additionalDirectories is not supported by this agent.")
+        for name, path in (("cwd", params.cwd), *(("additionalDirectories", entry) for entry in directories)):
+            _check_directory(name, path)
+        servers = tuple(params.mcp_servers or ())
+        names: set[str] = set()
+        for server in servers:
+            supported = {"stdio": self._features.mcp_stdio, "http": self._features.mcp_http}
+            if not supported.get(server.type):
+                raise InvalidParams(f"MCP servers of type {server.type} are not supported by this agent.")
+            if server.name in names:
+                raise InvalidParams("Two MCP servers have the same name.", data={"name": server.name})
+            names.add(server.name)
+        return SessionSetup(params.cwd, directories, servers)
+
+    def _check_blocks(self, blocks: Sequence[schema.ContentBlock]) -> None:
+        """A block that is not supported refuses the whole prompt (PROMPT-13)."""
+        supported = {
+            "text": True,
+            "resource_link": True,
+            "image": self._features.image,
+            "audio": self._features.audio,
+            "resource": self._features.embedded_context,
+        }
+        for place, block in enumerate(blocks):
+            if not supported.get(block.type):
+                raise InvalidParams(f"prompt[{place}]: content blocks of type {block.type!r} are not supported.")
+
+    def _async(self, method: Callable[[Peer, IncomingRequest], Any]) -> Callable[[Peer, IncomingRequest], None]:
+        def start(peer: Peer, request: IncomingRequest) -> None:
+            request.run(method, peer, request)
+
+        return start
+
+
+def _check_directory(name: str, path: str) -> None:
+    if not Path(path).is_absolute():
+        raise InvalidParams(f"{name} must be an absolute path, not {path!r}.")
+    try:
+        is_directory = Path(path).is_dir()
+    except (OSError, ValueError):
+        is_directory = False
+    if not is_directory:
+        raise InvalidParams(f"{name} must name an existing directory: {path!r} is none.")

@@ -1,0 +1,168 @@
+"""The front of the agent: connections, the initialize gate (INIT-*), and the lazy way to everything heavy (D10).
+
+Owns which connections exist and what each has negotiated. Imports no models: `initialize` is answered before they are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import anyio
+from anyio.abc import TaskGroup
+
+from adapters.acp.calls import IncomingRequest, OutgoingRequest
+from adapters.acp.errors import AcpError, InvalidRequest
+from adapters.acp.handshake import ClientInfo, parse_initialize
+from adapters.acp.rpc import Connection, Transport
+from adapters.log import log
+
+if TYPE_CHECKING:
+    from adapters.core.agent import Agent
+    from adapters.core.runtime import Features, Runtime
+
+PROTOCOL_VERSIONS = (2,)
+"""ACP versions this agent speaks (INIT-2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentInfo:
+    """How the agent introduces itself."""
+
+    name: str
+    title: str
+    version: str
+
+
+@dataclass(eq=False, slots=True)
+class Peer:
+    """One connection and what it negotiated."""
+
+    connection: Connection
+    client: ClientInfo | None = None
+    settled: bool = False
+    """A request other than initialize was made: initialize may not be repeated (INIT-8)."""
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification now, in order."""
+        self.connection.notify(method, params)
+
+    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
+        """Send a request now, in order."""
+        return self.connection.request(method, params)
+
+    async def writable(self) -> None:
+        """Return once the outgoing buffer has room."""
+        await self.connection.writable()
+
+
+class Server:
+    """Serves one runtime to any number of connections. Use as made by `serve`."""
+
+    def __init__(self, tasks: TaskGroup, load: Callable[[], Runtime], features: Features, info: AgentInfo) -> None:
+        self._tasks = tasks
+        self._load = load
+        self._features = features
+        self._info = info
+        self._agent: Agent | None = None
+        self._peers: dict[Connection, Peer] = {}
+
+    async def run_connection(self, transport: Transport) -> None:
+        """Serve one connection until its end; then its sessions are no longer active on it (STDIO-13)."""
+        connection = Connection(transport, self)
+        self._peers[connection] = Peer(connection)
+        await connection.run()
+
+    @property
+    def agent(self) -> Agent:
+        """The agent behind the gate, loaded at first need."""
+        if self._agent is None:
+            from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
+
+            self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
+        return self._agent
+
+    # --- the handler of every connection --------------------------------------------------------------------------
+
+    def handle_request(self, request: IncomingRequest) -> None:
+        """Gate a request, then hand it to the agent's method."""
+        peer = self._peers[request.connection]
+        if request.method == "initialize":
+            request.respond(self._initialize(peer, request.params))
+            self._tasks.start_soon(self._warm_up)
+            return
+        if peer.client is None:
+            raise InvalidRequest("Send initialize first.")
+        peer.settled = True
+        self.agent.handle_request(peer, request)
+
+    def handle_notification(self, method: str, params: Any, connection: Connection) -> None:
+        """Hand a notification to the agent; before initialize it is ignored (INIT-1)."""
+        peer = self._peers[connection]
+        if peer.client is not None:
+            self.agent.handle_notification(peer, method, params)
+
+    def handle_close(self, connection: Connection) -> None:
+        """The connection is over."""
+        peer = self._peers.pop(connection, None)
+        if peer is not None and self._agent is not None:
+            self._agent.disconnected(peer)
+
+    async def aclose(self) -> None:
+        """Close every session and the runtime, within their bounds."""
+        if self._agent is not None:
+            await self._agent.aclose()
+
+    def _initialize(self, peer: Peer, params: Any) -> dict[str, Any]:
+        if peer.client is not None and peer.settled:
+            raise InvalidRequest("initialize may be repeated only before the first other request.")
+        client = parse_initialize(params, PROTOCOL_VERSIONS)
+        if peer.client is not None and client.protocol_version < peer.client.protocol_version:
+            raise InvalidRequest("A repeated initialize must not lower the protocol version.")
+        peer.client = client
+        return {
+            "protocolVersion": client.protocol_version,
+            "info": {"name": self._info.name, "title": self._info.title, "version": self._info.version},
+            "capabilities": capabilities(self._features),
+            "authMethods": [],
+        }
+
+    async def _warm_up(self) -> None:
+        """Load what the next request needs while the client reads the answer."""
+        await anyio.lowlevel.checkpoint()
+        try:
+            _ = self.agent
+        except AcpError as error:
+            log("runtime not loaded", code=error.code, reason=error.message)
+
+
+def capabilities(features: Features) -> dict[str, Any]:
+    """The capabilities object of the initialize answer: an object means supported (INIT-9, INIT-11)."""
+    prompt = {"image": features.image, "audio": features.audio, "embeddedContext": features.embedded_context}
+    mcp = {"stdio": features.mcp_stdio, "http": features.mcp_http}
+    session: dict[str, Any] = {
+        "prompt": {name: {} for name, has in prompt.items() if has},
+        "mcp": {name: {} for name, has in mcp.items() if has},
+    }
+    extra = {"delete": features.delete, "additionalDirectories": features.additional_directories}
+    session.update({name: {} for name, has in extra.items() if has})
+    return {"session": session}
+
+
+@asynccontextmanager
+async def serve(load: Callable[[], Runtime], features: Features, info: AgentInfo) -> AsyncGenerator[Server]:
+    """A server for one runtime; leaving the block closes its sessions and ends every task of it.
+
+    `load` builds the runtime driver; it is called after `initialize` is answered and may raise an `AcpError`, which then
+    answers each request that needs it.
+    """
+    async with anyio.create_task_group() as tasks:
+        server = Server(tasks, load, features, info)
+        try:
+            yield server
+        finally:
+            with anyio.CancelScope(shield=True):
+                await server.aclose()
+            tasks.cancel_scope.cancel()

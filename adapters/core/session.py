@@ -1,0 +1,471 @@
+"""One active session: its queue of prompts, its foreground state, and the clients that watch it.
+
+Owns everything that changes a session. Each change is one synchronous step on the event loop; the session's own task (`run`)
+does the waiting: look-ups and hand-overs, one at a time, in order. Knows the port, no runtime behind it.
+
+A prompt's way: `prompt` (one step: known, joins, or takes a queue place) -> look-up -> held -> handed over when the one before
+is settled and the runtime is ready (D3) -> taken (shown) -> inserted (answered). See `submissions` for the states of a key.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import anyio
+
+from adapters.acp.calls import IncomingRequest, OutgoingRequest
+from adapters.acp.errors import AcpError, RequestCancelled, ResourceNotFound, as_acp_error
+from adapters.acp.schema import ContentBlock, dump
+from adapters.core import runtime as port
+from adapters.core.foreground import Foreground, Report, Signal
+from adapters.core.permissions import Permissions
+from adapters.core.retained import Tail, Wire
+from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
+from adapters.log import log
+
+_STOP_BOUND = 3.0
+"""Seconds that closing waits for work to end by its interrupt before the runtime session is closed anyway."""
+_STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
+"""Updates that describe the session as it is now: the latest of each is sent to a client that synchronizes (REPLAY-11)."""
+
+Spawn = Callable[..., object]
+
+
+class Client(Protocol):
+    """A connection on which sessions can be active."""
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification now, in order."""
+        ...
+
+    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
+        """Send a request now, in order."""
+        ...
+
+    async def writable(self) -> None:
+        """Return once the outgoing buffer has room."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Prompt:
+    """What a submission carries: the blocks as sent, and what has become of them on the wire."""
+
+    blocks: Sequence[ContentBlock]
+    reply: port.LocalReply | None = None
+    shown: bool = False
+    withdrawing: bool = False
+    unwanted: bool = False
+    """`session/cancel` came before its fate was known: should it be inserted after all, its work is stopped (CANCEL-3)."""
+    handed: anyio.Event | None = None
+
+
+Pending = Submission[IncomingRequest, Prompt]
+
+
+class Session:
+    """A session active in this process; the sink of its runtime's events."""
+
+    runtime: port.RuntimeSession
+
+    def __init__(self, spawn: Spawn, on_idle: Callable[[Session], None]) -> None:
+        self._spawn = spawn
+        self._on_idle = on_idle
+        self._clients: list[Client] = []
+        self._syncing = 0
+        self._queue: deque[Pending] = deque()
+        self._in_flight: Pending | None = None
+        self._foreground = Foreground()
+        self._stop_next_work = False
+        self._tail = Tail()
+        self._standing: dict[str, Wire] = {}
+        self._wake = anyio.Event()
+        self._ended = anyio.Event()
+        self.closing = False
+
+    def begin(self, runtime: port.RuntimeSession) -> None:
+        """Bind the runtime session; from here on prompts can come. Start `run` beside it."""
+        self.runtime = runtime
+        self._submissions: Submissions[IncomingRequest, Prompt] = Submissions(runtime.session_id)
+        self._permissions = Permissions(runtime.session_id, self._permission_answered)
+
+    @property
+    def session_id(self) -> str:
+        """The ACP session id."""
+        return self.runtime.session_id
+
+    @property
+    def unattended(self) -> bool:
+        """No client, no work, no prompt: nothing would be lost by closing (KEY-43)."""
+        return not (self._clients or self._syncing or self._foreground.working or self._submissions.open)
+
+    # --- clients ---------------------------------------------------------------------------------------------------
+
+    def attach(self, client: Client) -> None:
+        """From now on this client gets every update."""
+        if client not in self._clients:
+            self._clients.append(client)
+
+    def detach(self, client: Client) -> None:
+        """This client gets no more updates; what it asked for goes on (E3, E4, STDIO-13)."""
+        if client in self._clients:
+            self._clients.remove(client)
+        self._permissions.gone(client)
+
+    async def synchronize(self, client: Client, *, replay: bool) -> None:
+        """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).
+
+        Live updates skip this client meanwhile; the fold of the running work covers them, so that nothing older follows
+        something newer (REPLAY-9). Raises what the runtime's replay raises, the client then being as before.
+        """
+        before = client in self._clients
+        if before:
+            self._clients.remove(client)
+        self._syncing += 1
+        try:
+            if replay:
+                async for update in self.runtime.replay():
+                    self._send(client, dump(update))
+                    await client.writable()
+        except BaseException:
+            if before and not self.closing:
+                self.attach(client)
+            raise
+        finally:
+            self._syncing -= 1
+        if self.closing:
+            raise ResourceNotFound(self.session_id)
+        for folded in (*self._tail.updates(), *self._standing.values()):
+            self._send(client, folded)
+        self._send(client, _state(self._foreground.snapshot))
+        self.attach(client)
+        self._permissions.reissue(client)
+        self._forget_stored_work()
+
+    async def writable(self) -> None:
+        """Return once every client has room: a slow client slows the runtime instead of filling memory."""
+        for client in list(self._clients):
+            await client.writable()
+
+    # --- what clients ask -------------------------------------------------------------------------------------------
+
+    def prompt(self, request: IncomingRequest, blocks: Sequence[ContentBlock], key: str | None) -> None:
+        """Take a prompt attempt in, in one step (KEY-10). It is answered now or by what becomes of its submission."""
+        reply = self.runtime.local_reply(blocks)
+        decision = self._submissions.begin(request, Prompt(blocks, reply), key, local=reply is not None)
+        if isinstance(decision, Known):
+            request.respond({"messageId": decision.message_id})
+            return
+        request.on_cancel = lambda: self._cancel_request(request)
+        if isinstance(decision, Opened):
+            self._queue.append(decision.submission)
+            self._wake.set()
+
+    def cancel(self) -> None:
+        """`session/cancel`: stop the foreground work and withdraw every prompt known now (CANCEL-*)."""
+        for submission in (*self._queue, *([self._in_flight] if self._in_flight else [])):
+            submission.payload.unwanted = True
+            self._withdraw(submission)
+        if self._foreground.working:
+            self._stop_work()
+
+    async def close(self) -> None:
+        """Cancel, end the runtime's work, free everything; every attempt is answered (CLOSE-*). May be called again."""
+        if self.closing:
+            await self._ended.wait()
+            return
+        self.closing = True
+        try:
+            self.cancel()
+            self._permissions.withdraw_all(foreground_only=False)
+            with anyio.move_on_after(_STOP_BOUND):
+                while self._foreground.working or self._in_flight:
+                    await self._wake.wait()
+                    self._renew_wake()
+            await self.runtime.close()
+            self._finish()
+        finally:
+            self._ended.set()
+            self._wake.set()
+
+    def _finish(self) -> None:
+        """Nothing stays open behind a closed runtime session, whatever it reported."""
+        for submission in list(self._submissions.open):
+            self._fail(submission, None)
+        if report := self._foreground.ended("cancelled", None, interrupted=True):
+            self._report(report)
+        self._clients.clear()
+
+    def _renew_wake(self) -> None:
+        if self._wake.is_set():
+            self._wake = anyio.Event()
+
+    # --- the session's own task -------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Look up and hand over, until closed."""
+        while not self.closing:
+            self._renew_wake()
+            while not self.closing and await self._step():
+                pass
+            if not self._wake.is_set():
+                await self._wake.wait()
+
+    async def _step(self) -> bool:
+        """One look-up or one hand-over; False when there is nothing to do before the next event."""
+        while self._queue and self._queue[0].state in (State.SETTLED, State.SUBMITTED):
+            self._queue.popleft()
+        for submission in self._queue:
+            if submission.state is State.LOOKING:
+                await self._look_up(submission)
+                return True
+        if not self._queue or self._in_flight or self._foreground.cancelling:
+            return False
+        head = self._queue[0]
+        if head.local:
+            self._reply_locally(head)
+            return True
+        if not self.runtime.ready:
+            return False
+        if await self._look_up(head) and not (self._in_flight or self._foreground.cancelling):
+            await self._hand_over(head)
+        return True
+
+    async def _look_up(self, submission: Pending) -> bool:
+        """Ask the stored session (D4); True when the submission is held and free to go."""
+        wanted = self._submissions.lookup_id(submission)
+        if wanted is not None:
+            try:
+                recorded = await self.runtime.is_recorded(wanted)
+            except Exception as error:  # noqa: BLE001 - a store that cannot be read is an answer (ADP-6)
+                self._fail(submission, error)
+                return False
+            if settlement := self._submissions.looked_up(submission, recorded=recorded):
+                self._answer(settlement, None)
+        return submission.state is State.HELD
+
+    async def _hand_over(self, submission: Pending) -> None:
+        handed = submission.payload.handed = anyio.Event()
+        self._queue.remove(submission)
+        self._submissions.submitted(submission)
+        self._in_flight = submission
+        try:
+            await self.runtime.submit(submission.message_id, submission.payload.blocks)
+        except Exception as error:  # noqa: BLE001 - the driver's word that it is not inserted
+            self._fail(submission, error)
+        finally:
+            handed.set()
+
+    def _reply_locally(self, submission: Pending) -> None:
+        """A command that never reaches the runtime, in the whole prompt lifecycle (CMD-4)."""
+        self._queue.remove(submission)
+        reply = submission.payload.reply
+        assert reply is not None  # noqa: S101 - local submissions have one
+        own_work = self._foreground.signal(Signal.STARTED)
+        if own_work:
+            self._report(own_work)
+        self._show(submission)
+        self._settle_inserted(submission)
+        content = [{"type": "text", "text": reply.text}]
+        self._broadcast({"sessionUpdate": "agent_message", "messageId": random_id(), "content": content})
+        if own_work and (ended := self._foreground.ended("end_turn", None, interrupted=False)):
+            self._report(ended)
+            self._after_work()
+
+    # --- withdrawing ------------------------------------------------------------------------------------------------
+
+    def _cancel_request(self, request: IncomingRequest) -> None:
+        if submission := self._submissions.find(request):
+            self._withdraw(submission)
+
+    def _withdraw(self, submission: Pending) -> None:
+        if settlement := self._submissions.cancel(submission):
+            self._answer(settlement, None)
+        elif submission.state is State.SUBMITTED and not submission.payload.withdrawing:
+            submission.payload.withdrawing = True
+            self._spawn(self._ask_withdrawal, submission)
+
+    async def _ask_withdrawal(self, submission: Pending) -> None:
+        if submission.payload.handed:
+            await submission.payload.handed.wait()
+        if submission.state is State.SUBMITTED:
+            await self._guard("withdraw", self.runtime.withdraw, submission.message_id)
+
+    def _stop_work(self) -> None:
+        self._stop_next_work = False
+        if self._foreground.cancelling:
+            return
+        self._foreground.cancelling = True
+        self._permissions.withdraw_all(foreground_only=True)
+        self._spawn(self._guard, "interrupt", self.runtime.interrupt)
+
+    async def _guard(self, what: str, call: Callable[..., Awaitable[None]], *args: object) -> None:
+        try:
+            await call(*args)
+        except Exception as error:  # noqa: BLE001 - the driver's bounds decide what happens next
+            log(f"{what} failed", session=self.session_id, error=type(error).__name__)
+
+    # --- events of the runtime ---------------------------------------------------------------------------------------
+
+    def deliver(self, event: port.Event) -> None:
+        """Take one event of the runtime; never blocks."""
+        match event:
+            case port.Output(update):
+                self._broadcast(dump(update))
+            case port.WorkStarted():
+                if report := self._foreground.signal(Signal.STARTED):
+                    self._report(report)
+                if self._stop_next_work:
+                    self._stop_work()
+            case port.WorkEnded(stop_reason, error, interrupted):
+                self._permissions.withdraw_all(foreground_only=True)
+                if report := self._foreground.ended(stop_reason, error, interrupted=interrupted):
+                    self._report(report)
+                    self._after_work()
+            case port.PromptTaken(message_id):
+                if submission := self._open_submission(message_id):
+                    self._show(submission)
+                    self._stop_if_unwanted(submission)
+            case port.PromptInserted(message_id) | port.PromptLiveOnly(message_id):
+                if submission := self._open_submission(message_id):
+                    self._show(submission)
+                    self._settle_inserted(submission)
+                    self._stop_if_unwanted(submission)
+                    if isinstance(event, port.PromptLiveOnly):
+                        self._broadcast(_NOT_STORED)
+            case port.PromptFailed(message_id, error):
+                if submission := self._open_submission(message_id):
+                    self._fail(submission, error)
+            case port.PermissionRequested():
+                self._ask(event)
+            case port.PermissionWithdrawn(request_id):
+                self._permissions.withdraw(request_id)
+                self._resume_if_answered()
+            case port.CommandsChanged(commands):
+                rows = [dump(command) for command in commands]
+                self._broadcast({"sessionUpdate": "available_commands_update", "availableCommands": rows})
+            case port.ReadyChanged():
+                pass
+        self._wake.set()
+
+    def _open_submission(self, message_id: str) -> Pending | None:
+        submission = self._in_flight
+        return submission if submission and submission.message_id == message_id else None
+
+    def _show(self, submission: Pending) -> None:
+        """Report the user message once, with the content as sent (PROMPT-4)."""
+        if not submission.payload.shown:
+            submission.payload.shown = True
+            blocks = [dump(block) for block in submission.payload.blocks]
+            self._broadcast(_user_message(submission.message_id, blocks))
+
+    def _settle_inserted(self, submission: Pending) -> None:
+        if settlement := self._submissions.inserted(submission):
+            self._answer(settlement, None)
+
+    def _fail(self, submission: Pending, error: Exception | None) -> None:
+        """Not inserted. What was shown of it is taken back (D2)."""
+        if submission.payload.shown:
+            submission.payload.shown = False
+            self._broadcast(_user_message(submission.message_id, []))
+        if settlement := self._submissions.failed(submission):
+            self._answer(settlement, error)
+
+    def _answer(self, settlement: Settlement[IncomingRequest, Prompt], error: Exception | None) -> None:
+        """Every attempt gets the one outcome (KEY-17); an error says that nothing was inserted."""
+        submission = settlement.submission
+        if submission is self._in_flight:
+            self._in_flight = None
+        if submission in self._queue:
+            self._queue.remove(submission)
+        for request in settlement.attempts:
+            if settlement.message_id is not None:
+                request.respond({"messageId": settlement.message_id})
+            else:
+                request.fail(not_inserted(error or RequestCancelled(data={"requestId": request.id})))
+        if settlement.successor:
+            self._queue.append(settlement.successor)
+        self._wake.set()
+        if self.unattended:
+            self._on_idle(self)
+
+    def _stop_if_unwanted(self, submission: Pending) -> None:
+        if not submission.payload.unwanted:
+            return
+        if self._foreground.working:
+            self._stop_work()
+        else:
+            self._stop_next_work = True
+
+    def _ask(self, question: port.PermissionRequested) -> None:
+        if question.foreground and (self._foreground.cancelling or self.closing):
+            self._permission_answered(question, None)
+            return
+        self._permissions.ask(question, self._clients)
+        if question.foreground and (report := self._foreground.signal(Signal.BLOCKED)):
+            self._report(report)
+
+    def _permission_answered(self, question: port.PermissionRequested, option_id: str | None) -> None:
+        self._spawn(self._guard, "answer", self.runtime.answer_permission, question.request_id, option_id)
+        self._resume_if_answered()
+
+    def _resume_if_answered(self) -> None:
+        if not self._permissions.foreground and (report := self._foreground.signal(Signal.RESUMED)):
+            self._report(report)
+
+    def _after_work(self) -> None:
+        self._stop_next_work = False
+        self._forget_stored_work()
+        if self.unattended:
+            self._on_idle(self)
+
+    def _forget_stored_work(self) -> None:
+        if not (self._foreground.working or self._syncing or self._in_flight):
+            self._tail.clear()
+
+    # --- sending -----------------------------------------------------------------------------------------------------
+
+    def _report(self, report: Report) -> None:
+        self._broadcast(_state(report))
+
+    def _broadcast(self, update: Wire) -> None:
+        if update["sessionUpdate"] in _STANDING:
+            self._standing[update["sessionUpdate"]] = update
+        else:
+            self._tail.add(update)
+        for client in self._clients:
+            self._send(client, update)
+
+    def _send(self, client: Client, update: Wire) -> None:
+        client.notify("session/update", {"sessionId": self.session_id, "update": update})
+
+
+def not_inserted(error: Exception) -> AcpError:
+    """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5)."""
+    if not isinstance(error, AcpError):
+        log("prompt failed", error=type(error).__name__)
+    return as_acp_error(error).with_data(inserted=False)
+
+
+def _user_message(message_id: str, content: list[Any]) -> Wire:
+    return {"sessionUpdate": "user_message", "messageId": message_id, "content": content}
+
+
+def _state(report: Report) -> Wire:
+    update: Wire = {"sessionUpdate": "state_update", "state": report.state.value}
+    if report.stop_reason is not None:
+        update["stopReason"] = report.stop_reason
+    if report.error is not None:
+        update["error"] = dict(report.error)
+    return update
+
+
+_NOT_STORED: Wire = {
+    "sessionUpdate": "notice",
+    "severity": "warning",
+    "title": "This message could not be stored",
+    "description": "The runtime works on it, but its session file was not written: it will be missing after a restart.",
+}

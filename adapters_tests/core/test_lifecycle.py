@@ -1,0 +1,523 @@
+"""Sessions on the core: the initialize gate, cancel, close, permissions, state, replay; seen on the wire and at the runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anyio
+import pytest
+
+from adapters.acp.errors import AcpError, InternalError
+from adapters.acp.schema import AgentMessageChunk, TextBlock, ToolCallUpdate
+from adapters.client import permissions
+from adapters.client.client import Client
+from adapters.client.view import SessionView
+from adapters.core import runtime as port
+from adapters.core.scripted_runtime import ScriptedSession, Store
+from adapters_tests.core.rig import CWD, Rig, outcome, rig
+
+pytestmark = pytest.mark.anyio
+
+
+async def error_of(call: Any) -> AcpError:
+    error = await outcome(call.result())
+    assert isinstance(error, AcpError), error
+    return error
+
+
+async def running(r: Rig, client: Client) -> tuple[str, ScriptedSession]:
+    """A session with a prompt inserted and its work going on."""
+    session_id, runtime = await r.session(client)
+    call = await client.prompt(session_id, "work")
+    await runtime.until(lambda: bool(runtime.submitted))
+    runtime.take(runtime.submitted[0][0])
+    runtime.insert(runtime.submitted[0][0])
+    await call.message_id()
+    return session_id, runtime
+
+
+def states(client: Client, session_id: str, since: int = 0) -> list[tuple[str, str | None]]:
+    updates = client.updates(session_id, since)
+    return [(u["state"], u.get("stopReason")) for u in updates if u["sessionUpdate"] == "state_update"]
+
+
+def question(request_id: str = "q", **more: Any) -> port.PermissionRequested:
+    options = [
+        port.PermissionOption("yes", "Allow", "allow_once"),
+        port.PermissionOption("no", "Reject", "reject_once"),
+    ]
+    return port.PermissionRequested(
+        request_id, "May I?", options, ToolCallUpdate(tool_call_id="t", title="Bash"), **more
+    )
+
+
+# --- initialize ------------------------------------------------------------------------------------------------------
+
+
+async def test_everything_but_initialize_is_refused_before_it() -> None:
+    """INIT-1, INIT-10, INIT-11."""
+    async with rig() as r:
+        client = await r.connect(initialize=False)
+        assert (await error_of(await client.request("session/list"))).code == -32600
+        await client.notify("session/cancel", {"sessionId": "x"})
+        answer = await client.initialize(version=7)
+        assert answer["protocolVersion"] == 2
+        assert answer["capabilities"]["session"]["delete"] == {}
+        assert "image" not in answer["capabilities"]["session"]["prompt"]
+        assert await client.list() == []
+
+
+async def test_initialize_may_be_repeated_only_before_other_requests() -> None:
+    """INIT-2, INIT-8."""
+    async with rig() as r:
+        client = await r.connect(initialize=False)
+        for version in (0, 1):
+            error = await outcome(client.initialize(version=version))
+            assert isinstance(error, AcpError)
+            assert error.code == -32022
+            assert error.data == {"requested": version, "supported": [2]}
+        await client.initialize()
+        await client.initialize()
+        assert isinstance(await outcome(client.initialize(version=1)), AcpError)
+        await client.list()
+        error = await outcome(client.initialize())
+        assert isinstance(error, AcpError)
+        assert error.code == -32600
+
+
+async def test_unknown_and_ungated_methods() -> None:
+    """RPC-11, RPC-12, RPC-13, AUTH-1."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+        for method in ("session/fork", "auth/login", "_mine", "session/cancel", "nonsense"):
+            error = await error_of(await client.request(method, {"sessionId": session_id}))
+            assert (error.code, error.data) == (-32601, {"method": method})
+        cancel = {"sessionId": session_id, "toolCallId": "t"}
+        assert (await error_of(await client.request("tool_call/cancel", cancel))).code == -32602
+        cancel = {"sessionId": session_id, "terminalId": "t"}
+        assert (await error_of(await client.request("terminal/cancel", cancel))).code == -32602
+        await client.notify("$/nonsense", {})
+        await client.notify("_mine", {})
+        await client.notify("session/cancel", {"sessionId": 7})
+        await client.list()
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+async def test_folders_and_servers_are_checked_before_anything_starts(tmp_path: Any) -> None:
+    """SETUP-1, SETUP-3..7, RESUME-7; the message names the path."""
+    file = tmp_path / "file"
+    file.write_text("x")
+    server = {"type": "stdio", "name": "s", "command": "/bin/true"}
+    bad: list[dict[str, Any]] = [
+        {"cwd": "relative"},
+        {"cwd": ""},
+        {"cwd": str(tmp_path / "missing")},
+        {"cwd": str(file)},
+        {"cwd": "/nul\0byte"},
+        {},
+        {"cwd": CWD, "additionalDirectories": ["relative"]},
+        {"cwd": CWD, "additionalDirectories": [str(tmp_path / "missing")]},
+        {"cwd": CWD, "mcpServers": [{**server, "type": "sse"}]},
+        {"cwd": CWD, "mcpServers": [{"name": "s", "command": "/bin/true"}]},
+        {"cwd": CWD, "mcpServers": [server, server]},
+    ]
+    async with rig() as r:
+        client = await r.connect()
+        for params in bad:
+            assert (await error_of(await client.request("session/new", params))).code == -32602, params
+        error = await error_of(await client.request("session/new", {"cwd": str(tmp_path / "missing")}))
+        assert "missing" in error.message
+        assert r.runtime.sessions == {}
+        for fine in (None, []):
+            assert await client.new(CWD, mcpServers=fine, additionalDirectories=fine)
+
+
+async def test_a_session_is_active_only_where_it_was_opened() -> None:
+    """ERR-1, ERR-2, ERR-3, ERR-6, E14, DEL-2, RESUME-6."""
+    async with rig(automatic=True) as r:
+        one, two = await r.connect(), await r.connect()
+        session_id, _ = await r.session(one)
+        error = await error_of(await two.prompt(session_id, "hi", key="K"))
+        assert error.code == -32002
+        assert error.data == {"sessionId": session_id, "inserted": False}
+        await two.close(session_id)
+        await two.cancel(session_id)
+        assert await (await one.prompt(session_id, "hi", key="K")).message_id()
+        await one.close(session_id)
+        await one.close(session_id)
+        assert (await error_of(await one.prompt(session_id, "hi", key="K"))).code == -32002
+        error = await outcome(one.resume("11111111-1111-4111-8111-111111111111", CWD))
+        assert isinstance(error, AcpError)
+        assert (error.code, error.data["sessionId"]) == (-32002, "11111111-1111-4111-8111-111111111111")
+        await one.resume(session_id, CWD)
+        assert await (await one.prompt(session_id, "hi", key="K")).message_id()
+        assert r.runtime.sessions[session_id].submitted == []
+        await one.delete(session_id)
+        await one.delete(session_id)
+        assert (await error_of(await one.prompt(session_id, "hi", key="K"))).code == -32002
+        assert isinstance(await outcome(one.resume(session_id, CWD)), AcpError)
+        assert await one.list() == []
+
+
+async def test_pipelined_resume_and_prompt_insert_at_most_once() -> None:
+    """E49."""
+    store = Store()
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+        message_id = await (await client.prompt(session_id, "hi", key="K")).message_id()
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        resume = await client.request("session/resume", {"sessionId": session_id, "cwd": CWD})
+        early = await outcome((await client.prompt(session_id, "hi", key="K")).message_id())
+        await resume.result()
+        assert early == message_id or (isinstance(early, AcpError) and early.code == -32002)
+        assert await (await client.prompt(session_id, "hi", key="K")).message_id() == message_id
+        assert store.sessions[session_id].user_ids() == [message_id]
+
+
+async def test_resume_refuses_unknown_cursors() -> None:
+    """RESUME-3."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+        for cursor in ({"type": "end"}, {"type": "_x"}, {}, "start", 7):
+            params = {"sessionId": session_id, "cwd": CWD, "replayFrom": cursor}
+            assert (await error_of(await client.request("session/resume", params))).code == -32602
+
+
+async def test_many_resumes_of_one_session_leave_one_runtime_session() -> None:
+    """RESUME-5; known fault: repeated load leaves extra live children."""
+    store = Store()
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        params = {"sessionId": session_id, "cwd": CWD}
+        calls = [await client.request("session/resume", params) for _ in range(20)]
+        for call in calls:
+            await call.result()
+        first = r.runtime.sessions[session_id]
+        assert not first.closed
+        await (await client.prompt(session_id, "hi")).message_id()
+        assert len(first.submitted) == 1
+
+
+# --- cancel and close ------------------------------------------------------------------------------------------------
+
+
+async def test_cancel_stops_the_work_and_withdraws_what_is_held() -> None:
+    """CANCEL-2..5, KEY-20, STOP-1, PROMPT-17, PROMPT-18: a prompt sent after the cancel is unaffected."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        runtime.held = True
+        held = [await client.prompt(session_id, "held", key="K") for _ in range(2)]
+        await client.list()
+        await client.cancel(session_id)
+        after = await client.prompt(session_id, "after", key="K2")
+        for call in held:
+            assert (await error_of(call)).code == -32800
+        await runtime.until(lambda: runtime.interrupts == 1)
+        runtime.held = False
+        assert len(runtime.submitted) == 1
+        mark = client.record.mark
+        runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="last words")))
+        runtime.end("error", error={"code": -32603, "message": "aborted"})
+        await client.wait_state(session_id, "idle", mark)
+        assert states(client, session_id)[-1] == ("idle", "cancelled")
+        await runtime.until(lambda: len(runtime.submitted) == 2)
+        runtime.insert(runtime.submitted[1][0])
+        assert await after.message_id()
+        assert client.view(session_id).item("agent", "a") is not None
+
+
+async def test_work_that_ended_by_itself_keeps_its_own_stop_reason() -> None:
+    """CANCEL-10."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        await client.cancel(session_id)
+        await runtime.until(lambda: runtime.interrupts == 1)
+        runtime.end("end_turn")
+        await client.wait_state(session_id, "idle")
+        assert states(client, session_id) == [("running", None), ("idle", "end_turn")]
+
+
+async def test_cancel_on_an_idle_session_does_nothing() -> None:
+    """CANCEL-6: also not to the work that comes later."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await r.session(client)
+        await client.cancel(session_id)
+        await client.list()
+        assert (runtime.interrupts, states(client, session_id)) == (0, [])
+        call = await client.prompt(session_id, "work")
+        await runtime.until(lambda: bool(runtime.submitted))
+        runtime.take(runtime.submitted[0][0])
+        runtime.insert(runtime.submitted[0][0])
+        await call.message_id()
+        assert runtime.interrupts == 0
+
+
+async def test_a_submitted_prompt_that_cancel_could_not_withdraw_is_stopped() -> None:
+    """CANCEL-3, CANCEL-4: inserted, so success; its work is cancelled."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await r.session(client)
+        call = await client.prompt(session_id, "work", key="K")
+        await runtime.until(lambda: bool(runtime.submitted))
+        await client.cancel(session_id)
+        await runtime.until(lambda: bool(runtime.withdrawals))
+        runtime.take(runtime.submitted[0][0])
+        runtime.insert(runtime.submitted[0][0])
+        assert await call.message_id()
+        await runtime.until(lambda: runtime.interrupts == 1)
+        runtime.end("error", interrupted=True)
+        await client.wait_state(session_id, "idle")
+        assert states(client, session_id)[-1] == ("idle", "cancelled")
+
+
+async def test_close_ends_work_and_answers_everything_before_its_response() -> None:
+    """CLOSE-1..5, KEY-20, E13."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        runtime.deliver(question())
+        await client.wait_state(session_id, "requires_action")
+        runtime.held = True
+        held = await client.prompt(session_id, "held", key="K")
+        await client.list()
+        closing = await client.request("session/close", {"sessionId": session_id})
+        await runtime.until(lambda: runtime.interrupts == 1)
+        late = await client.prompt(session_id, "late", key="K")
+        assert (await error_of(late)).code == -32002
+        assert (await error_of(held)).code == -32800
+        runtime.end("error", interrupted=True)
+        await closing.result()
+        assert closing.answered_at is not None
+        assert states(client, session_id)[-1] == ("idle", "cancelled")
+        assert list(client.updates(session_id, closing.answered_at)) == []
+        assert runtime.closed
+
+
+async def test_close_is_bounded_when_the_runtime_ignores_its_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D7: nothing waits for ever; the work is reported cancelled all the same."""
+    monkeypatch.setattr("adapters.core.session._STOP_BOUND", 0.05)
+    async with rig() as r:
+        client = await r.connect()
+        session_id, _runtime = await running(r, client)
+        call = await client.prompt(session_id, "in flight", key="K")
+        await client.close(session_id)
+        assert (await error_of(call)).code == -32800
+        assert states(client, session_id)[-1] == ("idle", "cancelled")
+
+
+# --- permissions -----------------------------------------------------------------------------------------------------
+
+ANSWERS: list[tuple[Any, str | None]] = [
+    ("yes", "yes"),
+    ("no", "no"),
+    ("never offered", None),
+    (None, None),
+    ({"outcome": {"outcome": "selected"}}, None),
+    ({"outcome": {"outcome": "selected", "optionId": 7}}, None),
+    ({"outcome": {"outcome": "_odd", "optionId": "yes"}}, None),
+    ({"outcome": "selected"}, None),
+    ({}, None),
+    (InternalError("no"), None),
+]
+
+
+@pytest.mark.parametrize(("answer", "expected"), ANSWERS)
+async def test_only_an_offered_option_approves(answer: Any, expected: str | None) -> None:
+    """PERM-2, PERM-3, MAL-1, STATE-5, STATE-6."""
+
+    async def policy(_question: permissions.Question) -> Any:
+        return answer
+
+    async with rig() as r:
+        client = await r.connect()
+        client.policy = policy
+        session_id, runtime = await running(r, client)
+        runtime.deliver(question())
+        await runtime.until(lambda: bool(runtime.answers))
+        assert runtime.answers == [("q", expected)]
+        await client.list()
+        assert [state for state, _ in states(client, session_id)] == ["running", "requires_action", "running"]
+
+
+async def test_overlapping_requests_each_get_their_own_answer() -> None:
+    """STATE-6: one answer of two does not mean running."""
+    gates = {"first": anyio.Event(), "second": anyio.Event()}
+
+    async def policy(asked: permissions.Question) -> str:
+        await gates[asked.params["description"]].wait()
+        return "yes" if asked.params["description"] == "first" else "no"
+
+    async with rig() as r:
+        client = await r.connect()
+        client.policy = policy
+        session_id, runtime = await running(r, client)
+        runtime.deliver(question("q1", description="first"))
+        runtime.deliver(question("q2", description="second"))
+        gates["second"].set()
+        await runtime.until(lambda: runtime.answers == [("q2", "no")])
+        await client.list()
+        assert client.view(session_id).state == "requires_action"
+        gates["first"].set()
+        await runtime.until(lambda: runtime.answers[1:] == [("q1", "yes")])
+        await client.wait_state(session_id, "running")
+
+
+async def test_cancelled_work_takes_its_questions_back_and_refuses_new_ones() -> None:
+    """PERM-4, PERM-6, CANCEL-8, RCAN-7, STATE-7; known fault: permission requests of an abandoned turn fail one by one."""
+
+    async def policy(_question: permissions.Question) -> str:
+        await anyio.sleep_forever()
+        return "yes"
+
+    async with rig() as r:
+        client = await r.connect()
+        client.policy = policy
+        session_id, runtime = await running(r, client)
+        runtime.deliver(question("q1"))
+        runtime.deliver(question("q2", foreground=False))
+        await client.wait_state(session_id, "requires_action")
+        await client.cancel(session_id)
+        await runtime.until(lambda: runtime.interrupts == 1)
+        runtime.deliver(question("q3"))
+        await runtime.until(lambda: runtime.answers == [("q3", None)])
+        runtime.end("error", interrupted=True)
+        await client.wait_state(session_id, "idle")
+        cancelled = [
+            m.value["params"]["requestId"] for m in client.record.since(0, sent=False) if m.method == "$/cancel_request"
+        ]
+        asked = [m.value["id"] for m in client.record.since(0, sent=False) if m.method == "session/request_permission"]
+        assert len(asked) == 2
+        assert cancelled == asked[:1]
+
+
+async def test_a_question_goes_to_every_client_and_the_first_answer_counts() -> None:
+    """PERM-9, REPLAY-10: a client that resumes meanwhile is asked too."""
+
+    async def wait(_question: permissions.Question) -> str:
+        await anyio.sleep_forever()
+        return "no"
+
+    async with rig() as r:
+        one = await r.connect()
+        one.policy = wait
+        session_id, runtime = await running(r, one)
+        runtime.deliver(question())
+        await one.wait_state(session_id, "requires_action")
+        two = await r.connect()
+        two.policy = permissions.allow
+        await two.resume(session_id, CWD)
+        await runtime.until(lambda: runtime.answers == [("q", "yes")])
+        await one.record.wait(lambda m: m.method == "$/cancel_request", 0, 5)
+
+
+async def test_a_question_survives_the_loss_of_its_client() -> None:
+    """PERM-9: not approved, not denied, asked again."""
+
+    async def wait(_question: permissions.Question) -> str:
+        await anyio.sleep_forever()
+        return "no"
+
+    async with rig() as r:
+        one = await r.connect()
+        one.policy = wait
+        session_id, runtime = await running(r, one)
+        runtime.deliver(question())
+        await one.wait_state(session_id, "requires_action")
+        await one._transport.aclose()
+        two = await r.connect()
+        two.policy = permissions.allow
+        await two.resume(session_id, CWD)
+        await runtime.until(lambda: runtime.answers == [("q", "yes")])
+
+
+# --- replay ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_joins_in_mid_turn_sees_what_the_others_see() -> None:
+    """REPLAY-1..4, REPLAY-9, REPLAY-12: chunks before, during and after its synchronization; twice changes nothing."""
+    async with rig() as r:
+        one = await r.connect()
+        session_id, runtime = await running(r, one)
+        runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="one ")))
+        runtime.output(ToolCallUpdate(tool_call_id="t", title="Bash", status="in_progress"))
+        two = await r.connect()
+        r.runtime.replay_gate = anyio.Event()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        resume = await two.request("session/resume", params)
+        await one.list()
+        runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="two ")))
+        await one.list()
+        r.runtime.replay_gate.set()
+        await resume.result()
+        assert two.view(session_id).state == "running"
+        runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="three")))
+        runtime.output(ToolCallUpdate(tool_call_id="t", status="completed"))
+        await one.list()
+        await two.list()
+        assert one.view(session_id).snapshot() == two.view(session_id).snapshot()
+        await two.resume(session_id, CWD, replay=True)
+        assert one.view(session_id).snapshot() == two.view(session_id).snapshot()
+        runtime.stored.messages.append(("agent", "a", [TextBlock(text="one two three")]))
+        runtime.end()
+        await two.wait_state(session_id, "idle")
+        await two.resume(session_id, CWD, replay=True)
+        texts = [item.text for item in two.view(session_id).items("agent")]
+        assert texts == ["one two three"]
+
+
+async def test_work_that_starts_and_ends_during_a_replay_is_not_missed() -> None:
+    """REPLAY-12."""
+    store = Store()
+    async with rig(store, automatic=True) as r:
+        one = await r.connect()
+        session_id, runtime = await r.session(one)
+        await (await one.prompt(session_id, "first")).message_id()
+        await one.wait_state(session_id, "idle")
+        two = await r.connect()
+        r.runtime.replay_gate = anyio.Event()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        resume = await two.request("session/resume", params)
+        mark = one.record.mark
+        await (await one.prompt(session_id, "second")).message_id()
+        await one.wait_state(session_id, "idle", mark)
+        r.runtime.replay_gate.set()
+        await resume.result()
+        assert SessionView.of(two.updates(session_id)).snapshot() == one.view(session_id).snapshot()
+        assert len(two.view(session_id).user_message_ids()) == 2
+        assert runtime.closed is False
+
+
+async def test_a_slow_client_slows_the_runtime_and_not_the_memory() -> None:
+    """Known fault: unbounded output; the sink's `writable` is the producer's brake."""
+    async with rig() as r:
+        client = await r.connect()
+        _session_id, runtime = await running(r, client)
+        with anyio.fail_after(5):
+            await runtime.sink.writable()
+
+
+async def test_a_session_without_clients_is_freed_when_its_work_is_done() -> None:
+    """STDIO-13, KEY-43."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        await client._transport.aclose()
+        other = await r.connect()
+        await other.list()
+        assert not runtime.closed
+        runtime.end()
+        await runtime.until(lambda: runtime.closed)
+        await other.resume(session_id, CWD)
+        assert r.runtime.sessions[session_id] is not runtime
