@@ -51,9 +51,9 @@ class Call:
     taken_up: tuple[str, ...]
     """Prompts that this call is the first to carry, or carries anew: what `calls` counts."""
     attempt: int
-    """From 1: how often this very call was made, at the same position of the same conversation."""
+    """From 1: tries of this step of this prompt since it last succeeded. Faults with `times` go by it."""
     retry: bool
-    """Whether the runtime repeats it because the script let the one before fail."""
+    """Whether the runtime repeats the call, at the same position of the conversation, because the one before failed."""
     outcome: Outcome = "open"
     body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """The request; emptied when newer calls have come, because a conversation can be 60 MB."""
@@ -97,17 +97,18 @@ class CallLog:
         self.records: list[Call] = []
         self._texts: dict[str, str] = {}  # every call repeats the conversation: each prompt is kept once
         self._asked: set[tuple[str | None, str | None, int, str]] = set()
-        self._tries: Counter[tuple[object, ...]] = Counter()
+        self._failures: Counter[tuple[object, ...]] = Counter()
         self._failed: set[tuple[object, ...]] = set()
+        self._compacted: set[tuple[object, ...]] = set()
 
     def add(self, asked: Asked, prompt: str | None, step: int, body: Mapping[str, Any]) -> Call:
         """Record a call that has arrived."""
         asked = replace(asked, prompts=tuple(self._texts.setdefault(prompt, prompt) for prompt in asked.prompts))
-        identity = _identity(asked)
-        self._tries[identity] += 1
-        retry = identity in self._failed
+        place = _place(asked, prompt, step)
+        retry = _position(asked) in self._failed or place in self._compacted
         taken_up = self._taken_up(asked, retry=retry)
-        call = Call(len(self.records) + 1, asked, prompt, step, taken_up, self._tries[identity], retry, body=body)
+        attempt = self._failures[place] + 1
+        call = Call(len(self.records) + 1, asked, prompt, step, taken_up, attempt, retry, body=body)
         self.records.append(call)
         if len(self.records) > _KEPT_BODIES:
             self.records[-_KEPT_BODIES - 1].body = {}
@@ -118,10 +119,16 @@ class CallLog:
         if call.outcome != "open":
             return
         call.outcome = outcome
+        position, place = _position(call.asked), _place(call.asked, call.prompt, call.step)
         if outcome == "failed":
-            self._failed.add(_identity(call.asked))
-        else:
-            self._failed.discard(_identity(call.asked))
+            self._failures[place] += 1
+            self._failed.add(position)
+            return
+        self._failures.pop(place, None)
+        self._failed.discard(position)
+        self._compacted.discard(place)
+        if call.asked.compaction:  # a call that failed before comes again at another position
+            self._compacted.update(failed for failed in self._failures if failed[:2] == place[:2])
 
     def _taken_up(self, asked: Asked, *, retry: bool) -> tuple[str, ...]:
         """The fresh prompts that were never asked before, and the last one whenever no failure explains the call."""
@@ -161,6 +168,11 @@ class CallLog:
         }
 
 
-def _identity(asked: Asked) -> tuple[object, ...]:
+def _position(asked: Asked) -> tuple[object, ...]:
     """What makes two requests the same call: the position in the conversation, not the bytes, which may differ."""
     return asked.session, asked.agent, asked.compaction, asked.prompts, asked.steps
+
+
+def _place(asked: Asked, prompt: str | None, step: int) -> tuple[object, ...]:
+    """The place in the script, for one conversation."""
+    return asked.session, asked.agent, asked.compaction, prompt, step

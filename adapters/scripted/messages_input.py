@@ -28,7 +28,7 @@ _NOT_PROMPTS = (
 
 _FOLDED = "The user sent a new message while you were working:\n"
 _AFTER_FOLDED = "\n\nThis is how Claude Code surfaces messages"
-"""Around a prompt that was sent during a tool call; Claude Code joins its blocks with line feeds and trims the end."""
+"""Around a prompt that was sent during a tool call; Claude Code joins several blocks with line feeds and trims the end."""
 
 _COMPACTIONS = ("CRITICAL: Respond with TEXT ONLY", "Your task is to create a detailed summary of")
 

@@ -73,8 +73,27 @@ def test_a_repetition_after_a_failure_is_a_retry_once() -> None:
     counted = CallLog()
     for outcome in ("failed", "failed", "answered", "answered"):
         counted.end(counted.add(asked("a"), None, 0, {}), outcome)
-    assert [call.attempt for call in counted.records] == [1, 2, 3, 4]
+    assert [call.attempt for call in counted.records] == [1, 2, 3, 1]
     assert [call.retry for call in counted.records] == [False, True, True, False]
+    assert counted.calls("a") == 2
+
+
+def test_a_repetition_after_a_compaction_is_a_retry() -> None:
+    counted = CallLog()
+    counted.end(counted.add(asked("a", "b"), "b", 0, {}), "failed")
+    counted.end(counted.add(asked("a", fresh=0, compaction=True), "a", 0, {}), "answered")
+    again = counted.add(asked("b"), "b", 0, {})
+    counted.end(again, "answered")
+    assert (again.attempt, again.retry) == (2, True)
+    assert counted.prompts_seen() == ["b"]
+    assert counted.add(asked("b", "b"), "b", 0, {}).taken_up == ("b",)
+
+
+def test_a_prompt_sent_again_after_it_failed_counts() -> None:
+    counted = CallLog()
+    counted.end(counted.add(asked("a"), "a", 0, {}), "failed")
+    again = counted.add(asked("a", "a", fresh=2), "a", 0, {})
+    assert (again.attempt, again.retry) == (2, False)
     assert counted.calls("a") == 2
 
 
