@@ -96,7 +96,7 @@ class Connection:
         self._max_line = max_line
         self._high_water = high_water
         self._tasks: TaskGroup | None = None
-        self._reading = anyio.CancelScope()
+        self._reading: anyio.CancelScope | None = None
         self._running = 0
         self._closed = False
         self._broken = False
@@ -153,7 +153,8 @@ class Connection:
     def close(self) -> None:
         """Stop reading, send what is buffered within the bound, and end `run`."""
         self._closed = True
-        self._reading.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
     async def run(self) -> None:
         """Serve the peer until its stream ends, breaks, or `close` is called. None of these raises (STDIO-11, STDIO-12).
@@ -201,8 +202,8 @@ class Connection:
     # --- reading -----------------------------------------------------------------------------------------------------
 
     async def _read(self) -> None:
-        with self._reading:
-            while True:
+        with anyio.CancelScope() as self._reading:
+            while not self._closed:
                 try:
                     data = await self._transport.receive()
                 except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream) as error:
