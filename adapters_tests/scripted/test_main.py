@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -44,3 +45,11 @@ def test_an_unusable_script_is_one_sentence(tmp_path: Path, capsys: pytest.Captu
     script.write_text('{"x": 1}')
     assert main([str(script)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_taken_port_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["--port", str(taken.getsockname()[1])]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("acp-adapters: cannot listen on 127.0.0.1 port")
+    assert error.count("\n") == 1

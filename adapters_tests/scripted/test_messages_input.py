@@ -57,6 +57,14 @@ def test_folded_prompts_lose_their_wrapping() -> None:
     assert asked.fresh == 2
 
 
+def test_a_folded_prompt_with_an_image_ends_where_the_next_begins() -> None:
+    asked = read(
+        user(text("go")), TOOL, user(RESULT, text(FOLD.format("look")), {"type": "image"}, text(FOLD.format("two")))
+    )
+    assert asked.prompts == ("go", "look", "two")
+    assert asked.mid_turn == (False, True, True)
+
+
 def test_blocks_of_one_prompt_are_one_prompt() -> None:
     assert read(user(text("a"), text("b"))).prompts == ("a\nb",)
 
