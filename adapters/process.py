@@ -1,0 +1,156 @@
+"""An agent as an operating-system process: stdin and stdout for the protocol, signals, and nothing but log lines on stderr.
+
+Owns how the process ends. Knows the transport and the server, no runtime and no message.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import PurePath
+from typing import Final, Protocol, cast
+
+import anyio
+from anyio.abc import TaskStatus
+
+from adapters.acp.rpc import Transport
+from adapters.acp.stdio import claim_stdio
+from adapters.log import log
+
+_ORDERLY: Final = (signal.SIGTERM, signal.SIGINT)
+
+
+class Server(Protocol):
+    """What serves a connection: see `adapters.core.front.Server`."""
+
+    async def run_connection(self, transport: Transport) -> None:
+        """Serve one connection until its end."""
+        ...
+
+
+def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
+    """Serve one client on stdin and stdout until it leaves, or SIGTERM or SIGINT comes; return the exit status.
+
+    The end of input and the first signal are the same orderly end: sessions are closed, output is flushed, status 0
+    (STDIO-11, STDIO-14). A second signal ends the process at once, by that signal. A failure of the agent itself is one log
+    line and status 1.
+    """
+    one_line_reports()
+    try:
+        for descriptor in (0, 1):
+            os.fstat(descriptor)
+        transport = claim_stdio()
+    except OSError as error:
+        log("cannot start: standard input and output must be open", reason=error.strerror)
+        return 1
+    try:
+        anyio.run(_serve, open_server, _Input(transport))
+        status = 0
+    except KeyboardInterrupt:
+        status = 128 + signal.SIGINT
+    except BaseException as error:  # noqa: BLE001 - the last boundary: a traceback is for nobody (it can hold secrets)
+        log("internal error", **where(error))
+        status = 1
+    return status
+
+
+def leave(status: int) -> int:
+    """Return the status, or end the process with it at once if another thread runs: one that is importing cannot be ended."""
+    if threading.active_count() > 1:
+        sys.stderr.flush()
+        os._exit(status)
+    return status
+
+
+class _Input:
+    """A transport whose input can be ended from inside, which looks to the connection as if the client had ended it."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._ended = False
+        self._receiving: anyio.CancelScope | None = None
+
+    async def receive(self) -> bytes:
+        if self._ended:
+            return b""
+        with anyio.CancelScope() as self._receiving:
+            return await self._transport.receive()
+        return b""
+
+    async def send(self, data: bytes) -> None:
+        await self._transport.send(data)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    def end(self) -> None:
+        self._ended = True
+        if self._receiving is not None:
+            self._receiving.cancel()
+
+
+async def _serve(open_server: Callable[[], AbstractAsyncContextManager[Server]], transport: _Input) -> None:
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(_end_on_signal, transport)
+        async with open_server() as server:
+            await server.run_connection(transport)
+        tasks.cancel_scope.cancel()
+
+
+async def _end_on_signal(
+    transport: _Input, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    with anyio.open_signal_receiver(*_ORDERLY) as signals:
+        task_status.started()
+        async for _ in signals:
+            break
+        transport.end()
+        async for number in signals:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+
+
+# --- stderr ------------------------------------------------------------------------------------------------------------
+
+
+def one_line_reports() -> None:
+    """Turn what libraries and the interpreter would print as tracebacks into log lines without any content.
+
+    Messages of libraries are not printed: they can quote what they could not read, and so a prompt (STDIO-15).
+    """
+    logging.basicConfig(handlers=[_LibraryLog(logging.WARNING)], force=True)
+    sys.unraisablehook = lambda unraisable: log("error in cleanup", **where(unraisable.exc_value))
+    threading.excepthook = lambda failure: log("error in thread", **where(failure.exc_value))
+
+
+class _LibraryLog(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        error = record.exc_info[1] if record.exc_info else None
+        place = f"{PurePath(record.pathname).name}:{record.lineno}"
+        details = where(error) if error is not None else {"at": place}
+        log("library event", logger=record.name, level=record.levelname, **details)
+
+
+def where(error: BaseException | None) -> dict[str, str]:
+    """Kind and place of an exception, without its text: the innermost line of ours, or of anybody's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    if error is None:
+        return {}
+    places: list[str] = []
+    ours: list[str] = []
+    trace = error.__traceback__
+    while trace is not None:
+        file = PurePath(trace.tb_frame.f_code.co_filename)
+        place = f"{'/'.join(file.parts[-2:])}:{trace.tb_lineno}"
+        places.append(place)
+        if "adapters" in file.parts[-4:-1]:
+            ours.append(place)
+        trace = trace.tb_next
+    found = ours or places
+    return {"error": type(error).__name__, **({"at": found[-1]} if found else {})}

@@ -1,0 +1,195 @@
+"""The agent as a process: its ends, its signals, and what reaches stderr. The server behind it is a stub."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+from adapters.acp.framing import LineDecoder
+from adapters.client.process import AgentProcess, start_agent
+from adapters.process import where
+
+ROOT = Path(__file__).parents[1]
+
+STUB = """
+import logging, os, sys, threading
+from contextlib import asynccontextmanager
+import anyio
+from adapters.process import leave, run
+
+class Server:
+    async def run_connection(self, transport):
+        await BODY
+
+async def serve(transport):
+    "Echo lines until the end of input."
+    while data := await transport.receive():
+        await transport.send(data)
+    await transport.send(b"end of input\\n")
+
+class Secret(Exception):
+    pass
+
+async def fail():
+    raise Secret("sk-secret")
+
+def thread_failure():
+    raise Secret("sk-secret")
+
+async def make_noise():
+    logging.getLogger("some.library").warning("cannot read %s", "sk-secret")
+    try:
+        raise Secret("sk-secret")
+    except Secret:
+        logging.getLogger("some.library").exception("sk-secret")
+    worker = threading.Thread(target=thread_failure)
+    worker.start()
+    worker.join()
+    print("to stdout, by mistake")
+
+class Bad:
+    def __del__(self):
+        raise Secret("sk-secret")
+
+async def clean_up_badly():
+    Bad()
+
+async def leave_a_thread():
+    threading.Thread(target=threading.Event().wait).start()
+
+@asynccontextmanager
+async def open_server():
+    yield Server()
+    await CLOSE
+
+sys.exit(leave(run(open_server)))
+"""
+
+
+def stub(body: str = "serve(transport)", close: str = "anyio.lowlevel.checkpoint()") -> list[str]:
+    return [sys.executable, "-c", STUB.replace("BODY", body).replace("CLOSE", close)]
+
+
+def environ() -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT)}
+
+
+async def echoed(agent: AgentProcess) -> None:
+    """Return when the stub serves: then its signal handlers are there too."""
+    await agent.transport.send(b"hello\n")
+    assert await line(agent) == b"hello"
+
+
+async def line(agent: AgentProcess) -> bytes:
+    decoder = LineDecoder()
+    with anyio.fail_after(20):
+        while data := await agent.transport.receive():
+            for received in decoder.feed(data):
+                assert isinstance(received, bytes)
+                return received
+    raise AssertionError("the process ended its output")
+
+
+def ran(command: list[str], data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, input=data, capture_output=True, env=environ(), timeout=60, check=False)
+
+
+# --- ends --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_end_of_input_is_the_orderly_end() -> None:
+    """STDIO-11: what came before is answered, the status is 0, stderr is empty."""
+    result = ran(stub(), b"one\ntwo\n")
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"one\ntwo\nend of input\n", b"")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_is_the_end_of_input(number: signal.Signals) -> None:
+    """STDIO-14: the same as the end of input, also while the client goes on sending."""
+    async with start_agent(stub(), env=environ()) as agent:
+        await echoed(agent)
+        agent.signal(number)
+        assert await line(agent) == b"end of input"
+        assert await agent.wait() == 0
+        assert agent.stderr == ""
+
+
+@pytest.mark.anyio
+async def test_a_second_signal_ends_it_at_once() -> None:
+    """STDIO-14: an end that hangs is not for ever."""
+    async with start_agent(stub(close="anyio.sleep_forever()"), env=environ()) as agent:
+        await echoed(agent)
+        agent.signal(signal.SIGTERM)
+        assert await line(agent) == b"end of input"
+        agent.signal(signal.SIGTERM)
+        assert await agent.wait() == -signal.SIGTERM
+
+
+@pytest.mark.anyio
+async def test_a_thread_that_does_not_end_holds_up_nothing() -> None:
+    async with start_agent(stub(close="leave_a_thread()"), env=environ()) as agent:
+        await agent.transport.aclose()
+        assert await agent.wait() == 0
+
+
+def test_without_stdout_it_says_so_and_ends() -> None:
+    result = ran(["sh", "-c", 'exec "$@" >&-', "sh", *stub()])
+    assert result.returncode == 1
+    assert result.stderr.decode().startswith("acp-adapters: cannot start: standard input and output must be open")
+    assert result.stderr.count(b"\n") == 1
+
+
+# --- stderr -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_failure_of_the_agent_is_one_line_without_its_text() -> None:
+    """STDIO-15: no traceback, no exception text; kind and place are enough to find it."""
+    result = ran(stub(body="fail()"))
+    assert result.returncode == 1
+    assert result.stdout == b""
+    assert result.stderr.startswith(b"acp-adapters: internal error error=Secret at=")
+    assert result.stderr.count(b"\n") == 1
+    assert b"sk-secret" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "lines"),
+    [
+        (
+            "make_noise()",
+            [
+                "library event logger=some.library level=WARNING",
+                "library event logger=some.library level=ERROR error=Secret",
+                "error in thread error=Secret",
+                "to stdout, by mistake",
+            ],
+        ),
+        ("clean_up_badly()", ["error in cleanup error=Secret"]),
+    ],
+)
+def test_what_libraries_and_threads_report_is_one_line_each_without_content(body: str, lines: list[str]) -> None:
+    """STDIO-2, STDIO-15: stdout stays the protocol's, whoever prints."""
+    result = ran(stub(body=body))
+    assert (result.returncode, result.stdout) == (0, b"")
+    printed = result.stderr.decode().splitlines()
+    assert len(printed) == len(lines), printed
+    for expected, found in zip(lines, printed, strict=True):
+        assert expected in found
+    assert "sk-secret" not in result.stderr.decode()
+
+
+def test_where_finds_the_line_that_raised() -> None:
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.loads("{")
+    error = caught.value
+    assert where(error)["error"] == "JSONDecodeError"
+    assert where(error)["at"].startswith("json/decoder.py:")
+    assert where(ExceptionGroup("several", [ExceptionGroup("inner", [error])])) == where(error)
+    assert where(None) == {}
+    assert where(ValueError("never raised")) == {"error": "ValueError"}
