@@ -93,7 +93,7 @@ class Agent:
         params = cast(schema.NewSession, schema.parse_params(request.method, request.params))
         setup = self._setup(params)
         session = Session(self._spawn, self._retire_if_unattended)
-        self._begin(session, await self._runtime.new_session(setup, session))
+        self._begin(session, await self._runtime.new_session(setup, session), setup)
         self._activate(peer, session)
         return {"sessionId": session.session_id, **self._opened(session)}
 
@@ -109,7 +109,9 @@ class Agent:
             fresh = session is None
             if session is None:
                 session = Session(self._spawn, self._retire_if_unattended)
-                self._begin(session, await self._runtime.open_session(session_id, setup, session))
+                self._begin(session, await self._runtime.open_session(session_id, setup, session), setup)
+            else:
+                await session.reconfigure(setup)
             try:
                 await session.synchronize(peer, replay=params.replay_from is not None)
             except BaseException:
@@ -160,8 +162,8 @@ class Agent:
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
-    def _begin(self, session: Session, runtime: RuntimeSession) -> None:
-        session.begin(runtime)
+    def _begin(self, session: Session, runtime: RuntimeSession, setup: SessionSetup) -> None:
+        session.begin(runtime, setup)
         self._sessions[session.session_id] = session
         self._spawn(session.run)
 

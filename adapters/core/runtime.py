@@ -239,6 +239,14 @@ class RuntimeSession(Protocol):
         """Answer an open permission request; None means not approved (PERM-2, PERM-3). Unknown ids are ignored."""
         ...
 
+    async def reconfigure(self, setup: SessionSetup) -> None:
+        """The complete new roots and servers of this active session (RESUME-1); `setup.cwd` is unchanged.
+
+        Takes effect at the next moment without work; never interrupts work or drops a submission (RESUME-5). The core calls it
+        only with a setup that differs from the last one.
+        """
+        ...
+
     def replay(self) -> AsyncIterator[SessionUpdate]:
         """All retained history as updates that rebuild the client's view (REPLAY-2..7), from a complete read.
 

@@ -59,6 +59,7 @@ class ScriptedSession:
         self.submitted: list[tuple[str, Sequence[ContentBlock]]] = []
         self.withdrawals: list[str] = []
         self.answers: list[tuple[str, str | None]] = []
+        self.setups: list[port.SessionSetup] = []
         self.interrupts = 0
         self.lookups = 0
         self.closed = False
@@ -126,6 +127,10 @@ class ScriptedSession:
         """Take note."""
         self.answers.append((request_id, option_id))
         self._notify()
+
+    async def reconfigure(self, setup: port.SessionSetup) -> None:
+        """Take note."""
+        self.setups.append(setup)
 
     async def replay(self) -> AsyncIterator[SessionUpdate]:
         """Every stored message as a whole; waits for `runtime.replay_gate` before each."""

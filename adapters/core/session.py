@@ -9,15 +9,16 @@ is settled and the runtime is ready (D3) -> taken (shown) -> inserted (answered)
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import anyio
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest
-from adapters.acp.errors import AcpError, RequestCancelled, ResourceNotFound, as_acp_error
+from adapters.acp.errors import AcpError, InvalidParams, RequestCancelled, ResourceNotFound, as_acp_error
 from adapters.acp.schema import ContentBlock, dump
 from adapters.core import runtime as port
 from adapters.core.foreground import Foreground, Report, Signal
@@ -86,9 +87,10 @@ class Session:
         self._ended = anyio.Event()
         self.closing = False
 
-    def begin(self, runtime: port.RuntimeSession) -> None:
+    def begin(self, runtime: port.RuntimeSession, setup: port.SessionSetup) -> None:
         """Bind the runtime session; from here on prompts can come. Start `run` beside it."""
         self.runtime = runtime
+        self._setup = setup
         self._submissions: Submissions[IncomingRequest, Prompt] = Submissions(runtime.session_id)
         self._permissions = Permissions(runtime.session_id, self._permission_answered)
 
@@ -114,6 +116,17 @@ class Session:
         if client in self._clients:
             self._clients.remove(client)
         self._permissions.gone(client)
+
+    async def reconfigure(self, setup: port.SessionSetup) -> None:
+        """A resume of this active session brings the complete new roots and servers (RESUME-1).
+
+        Raises `InvalidParams` for another working folder: the session's history belongs to its own (RESUME-2).
+        """
+        if os.path.normpath(setup.cwd) != os.path.normpath(self._setup.cwd):
+            raise InvalidParams("cwd is not the folder of this session.")
+        if replace(setup, cwd=self._setup.cwd) != self._setup:
+            await self.runtime.reconfigure(setup)
+            self._setup = setup
 
     async def synchronize(self, client: Client, *, replay: bool) -> None:
         """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).

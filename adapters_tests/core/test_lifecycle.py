@@ -207,6 +207,24 @@ async def test_many_resumes_of_one_session_leave_one_runtime_session() -> None:
         assert len(first.submitted) == 1
 
 
+async def test_resume_of_an_active_session_brings_its_new_roots_and_servers(tmp_path: Any) -> None:
+    """RESUME-1, RESUME-2, RESUME-5."""
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        await client.resume(session_id, CWD)
+        assert runtime.setups == []
+        server = {"type": "stdio", "name": "s", "command": "/bin/true"}
+        for _ in range(2):
+            await client.resume(session_id, CWD, mcpServers=[server], additionalDirectories=[str(tmp_path)])
+        assert [setup.additional_directories for setup in runtime.setups] == [(str(tmp_path),)]
+        assert runtime.interrupts == 0
+        error = await outcome(client.resume(session_id, str(tmp_path)))
+        assert isinstance(error, AcpError)
+        assert error.code == -32602
+        assert client.view(session_id).state == "running"
+
+
 # --- cancel and close ------------------------------------------------------------------------------------------------
 
 
