@@ -122,7 +122,7 @@ class Session:
 
         Raises `InvalidParams` for another working folder: the session's history belongs to its own (RESUME-2).
         """
-        if os.path.normpath(setup.cwd) != os.path.normpath(self._setup.cwd):
+        if not _same_folder(setup.cwd, self._setup.cwd):
             raise InvalidParams("cwd is not the folder of this session.")
         if replace(setup, cwd=self._setup.cwd) != self._setup:
             await self.runtime.reconfigure(setup)
@@ -454,6 +454,10 @@ class Session:
 
     def _send(self, client: Client, update: Wire) -> None:
         client.notify("session/update", {"sessionId": self.session_id, "update": update})
+
+
+def _same_folder(first: str, second: str) -> bool:
+    return os.path.normpath(first) == os.path.normpath(second)
 
 
 def not_inserted(error: Exception) -> AcpError:
