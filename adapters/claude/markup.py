@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from adapters.claude.shapes import as_mapping
+from adapters.claude.wrappers import command_output
 
 _ESCAPE = "\\"
 _ATTRIBUTE = re.compile(r" ([A-Za-z_][A-Za-z0-9_.-]*)(=?)")
@@ -117,7 +118,7 @@ def _looks_written(text: str) -> bool:
 
 
 def _is_written(text: str) -> bool:
-    return read(text) is not None or read_command(text) is not None
+    return read(text) is not None or read_command(text) is not None or command_output(text) is not None
 
 
 def _json(value: Any) -> str:

@@ -1,0 +1,111 @@
+"""File changes of Claude Code's edits as the protocol's diffs (DIFF-1 to DIFF-4). Owns git's patch format; reads no file."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from adapters.acp.schema import AddChange, DiffItem, DiffPatch, ModifyChange
+from adapters.claude.shapes import as_count, as_list, as_mapping, as_text
+
+_ESCAPES = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\t": "\\t",
+    "\n": "\\n",
+    "\v": "\\v",
+    "\f": "\\f",
+    "\r": "\\r",
+    '"': '\\"',
+    "\\": "\\\\",
+}
+
+
+def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
+    """The change that an edit reports in its structured result; None when it reports none.
+
+    `path` is absolute. The patch is left out where the result does not hold it whole.
+    """
+    if not path:
+        return None
+    if result.get("type") == "create":
+        text = result.get("content")
+        change = AddChange(path=path)
+        patch = _added(path, text) if isinstance(text, str) else None
+    elif "structuredPatch" in result or "newString" in result or "new_source" in result:
+        change = ModifyChange(path=path)
+        patch = _modified(path, result.get("structuredPatch"))
+    else:
+        return None
+    if patch is None:
+        return DiffItem(changes=[change])
+    return DiffItem(changes=[change], patch=DiffPatch(format="git_patch", text=patch))
+
+
+def first_changed_line(result: Mapping[str, Any]) -> int | None:
+    """The 1-based line in the new file where the first hunk begins; None when the result does not tell."""
+    for hunk in as_list(result.get("structuredPatch")):
+        return as_count(as_mapping(hunk).get("newStart")) or None
+    return None
+
+
+def quoted(path: str) -> str:
+    """A path as git writes it: as it is, or in C quotes with octal bytes when anything in it is not plain ASCII."""
+    if all("!" <= char <= "~" and char not in '"\\' for char in path):
+        return path
+    return '"' + "".join(_escaped(char) for char in path) + '"'
+
+
+def _escaped(char: str) -> str:
+    if char in _ESCAPES:
+        return _ESCAPES[char]
+    if " " <= char <= "~":
+        return char
+    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogatepass"))
+
+
+def _added(path: str, content: str) -> str:
+    name = quoted(path)
+    lines = content.split("\n")
+    complete = lines[-1] == ""
+    if complete:
+        lines.pop()
+    head = [f"diff --git {name} {name}", "new file mode 100644"]
+    if lines:
+        head += ["--- /dev/null", f"+++ {name}", f"@@ -0,0 +1,{len(lines)} @@"]
+    body = [f"+{line}" for line in lines]
+    if not complete:
+        body.append("\\ No newline at end of file")
+    return "\n".join([*head, *body]) + "\n"
+
+
+def _modified(path: str, hunks: Any) -> str | None:
+    parts: list[str] = []
+    for given in as_list(hunks):
+        hunk = as_mapping(given)
+        lines = [line for line in as_list(hunk.get("lines")) if isinstance(line, str) and "\n" not in line]
+        if not _adds_up(hunk, lines):
+            return None
+        starts = [as_count(hunk.get(name)) for name in ("oldStart", "oldLines", "newStart", "newLines")]
+        # git counts an empty side from the line before it
+        old = f"{max(0, starts[0] - (starts[1] == 0 and starts[0] > 0))},{starts[1]}"
+        new = f"{max(0, starts[2] - (starts[3] == 0 and starts[2] > 0))},{starts[3]}"
+        parts += [f"@@ -{old} +{new} @@", *lines]
+    if not parts:
+        return None
+    name = quoted(path)
+    return "\n".join([f"diff --git {name} {name}", f"--- {name}", f"+++ {name}", *parts]) + "\n"
+
+
+def _adds_up(hunk: Mapping[str, Any], lines: list[str]) -> bool:
+    """Whether a hunk's lines are those its head announces: else it would be no patch."""
+    kinds = [line[:1] for line in lines]
+    return (
+        all(kind in (" ", "+", "-", "\\") for kind in kinds)
+        and len(lines) == len(as_list(hunk.get("lines")))
+        and kinds.count(" ") + kinds.count("-") == hunk.get("oldLines")
+        and kinds.count(" ") + kinds.count("+") == hunk.get("newLines")
+    )
+
+
+def path_of(result: Mapping[str, Any]) -> str:
+    """The path that an edit's structured result names, as it stands there."""
+    return as_text(result.get("filePath")) or as_text(result.get("notebook_path"))
