@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Tag
+from pydantic import Discriminator, Field, Tag
 
 from adapters.acp.model import OPEN, Number, Optional, OptionalItems, Other, Text, Uint, Wire, by_tag
 
@@ -14,8 +14,7 @@ class Annotations(Wire):
 
     audience: OptionalItems[Role] = None
     last_modified: Optional[Text] = None
-    priority: Optional[Number] = None
-    """0 to 1."""
+    priority: Optional[Annotated[Number, Field(ge=0, le=1)]] = None
 
 
 class TextBlock(Wire):

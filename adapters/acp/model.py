@@ -126,7 +126,7 @@ OPEN: Final = _Plain(core_schema.is_instance_schema(str))
 """On a Literal: the values to send. Reading keeps any other string: `_x` is an extension, the rest reserved (EXT-2)."""
 
 
-class Wire(BaseModel):
+class Bare(BaseModel):
     """Base of every wire model. Immutable; built at first use."""
 
     model_config = ConfigDict(
@@ -142,9 +142,6 @@ class Wire(BaseModel):
 
     _tags: ClassVar[frozenset[str]] = frozenset()
     _salvaged: ClassVar[Mapping[str, Any]] = {}
-
-    meta: Optional[dict[str, Raw]] = None
-    """`_meta`: custom data (EXT-6)."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
@@ -172,6 +169,13 @@ class Wire(BaseModel):
                 values[name] = field.get_default(call_default_factory=True, validated_data={})
                 given.discard(name)
         return self
+
+
+class Wire(Bare):
+    """A model with `_meta`, as nearly all have."""
+
+    meta: Optional[dict[str, Raw]] = None
+    """`_meta`: custom data (EXT-6)."""
 
 
 class Other(Wire):

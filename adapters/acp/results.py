@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field, Tag, ValidationError
 
 from adapters.acp.model import (
-    AbsolutePath,
     Bool,
+    DefaultOnError,
     Int,
     Items,
     NullableItems,
@@ -106,7 +106,7 @@ class InitializeResult(Wire):
 
     protocol_version: Annotated[Int, Field(ge=0, le=65535)]
     info: Implementation
-    capabilities: Optional[AgentCapabilities] = None
+    capabilities: Annotated[AgentCapabilities, DefaultOnError()] = Field(default_factory=AgentCapabilities)
     auth_methods: SalvagedItems[AuthMethod] = Field(default_factory=list[AuthMethod])
 
 
@@ -136,8 +136,8 @@ class SessionInfo(Wire):
     """One row of a list; `updated_at` is RFC 3339."""
 
     session_id: Text
-    cwd: AbsolutePath
-    additional_directories: NullableItems[AbsolutePath] = Field(default_factory=list[str])
+    cwd: Text
+    additional_directories: NullableItems[Text] = Field(default_factory=list[str])
     title: Optional[Text] = None
     updated_at: Optional[Text] = None
 

@@ -28,7 +28,7 @@ from adapters.acp.content import (
     TextResource,
 )
 from adapters.acp.errors import InvalidParams, InvalidResult, MethodNotFound
-from adapters.acp.model import AbsolutePath, Other, Text, Wire, dump
+from adapters.acp.model import AbsolutePath, Bare, Other, Text, Wire, dump
 from adapters.acp.options import (
     AvailableCommand,
     CommandEntry,
@@ -167,6 +167,7 @@ __all__ = [
     "BackgroundTerminal",
     "BackgroundToolCall",
     "BackgroundWork",
+    "Bare",
     "BlobResource",
     "CancelCapability",
     "CancelSession",

@@ -90,7 +90,7 @@ DiffChange = Annotated[
 class DiffPatch(Wire):
     """The changes as git prints them, with absolute paths and no prefixes (DIFF-3)."""
 
-    format: Annotated[Literal["git_patch"], OPEN] = "git_patch"
+    format: Annotated[Literal["git_patch"], OPEN]
     text: Text
 
 

@@ -5,7 +5,21 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Tag, model_validator
 
 from adapters.acp.content import ContentBlock
-from adapters.acp.model import OPEN, Int, Items, Number, Optional, OptionalItems, Other, Raw, Text, Uint, Wire, by_tag
+from adapters.acp.model import (
+    OPEN,
+    Bare,
+    Int,
+    Items,
+    Number,
+    Optional,
+    OptionalItems,
+    Other,
+    Raw,
+    Text,
+    Uint,
+    Wire,
+    by_tag,
+)
 from adapters.acp.options import CommandEntry, ConfigOption
 from adapters.acp.tools import Terminal, ToolCall, ToolCallContent
 
@@ -93,7 +107,7 @@ BackgroundWork = Annotated[
 ]
 
 
-class ErrorInfo(Wire):
+class ErrorInfo(Bare):
     """Why work ended: a JSON-RPC error as data (STOP-5)."""
 
     code: Int
