@@ -1,0 +1,293 @@
+"""The session list: what a row shows, which files are rows, paging; and deleting."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.acp.errors import InvalidParams
+from adapters.claude.sessions import delete, list_page
+
+SECOND = 1_000_000_000
+
+
+def session_id(number: int) -> str:
+    return f"{number:08x}-0000-4000-8000-000000000000"
+
+
+def prompt(text: Any = "hello", **fields: Any) -> dict[str, Any]:
+    entry = {
+        "type": "user",
+        "uuid": "u",
+        "message": {"role": "user", "content": text},
+        "promptSource": "sdk",
+        "cwd": "/work",
+        "timestamp": "2026-01-02T03:04:05.678Z",
+    }
+    return entry | fields
+
+
+def store(config: Path, number: int, *entries: Any, folder: str = "-work", written: int | None = None) -> Path:
+    path = config / "projects" / folder / f"{session_id(number)}.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [
+        entry if isinstance(entry, bytes) else json.dumps(entry, separators=(",", ":")).encode() for entry in entries
+    ]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    at = (number if written is None else written) * SECOND
+    os.utime(path, ns=(at, at))
+    return path
+
+
+def rows(config: Path, cwd: str | None = None) -> list[str]:
+    return [row.session_id for row in list_page(config, cwd, None, 1000).sessions]
+
+
+def titled(tmp_path: Path, *entries: Any) -> str | None:
+    store(tmp_path, 1, *entries)
+    (row,) = list_page(tmp_path, None, None).sessions
+    return row.title
+
+
+def test_nothing_stored_is_an_empty_list(tmp_path: Path) -> None:
+    """LIST-1."""
+    page = list_page(tmp_path, None, None)
+    assert (list(page.sessions), page.next_cursor) == ([], None)
+
+
+def test_a_row_shows_folder_title_and_time(tmp_path: Path) -> None:
+    """LIST-1: RFC 3339 time of the last entry, the first prompt as the title."""
+    store(
+        tmp_path,
+        1,
+        {"type": "queue-operation"},
+        prompt("fix\nthe  bug"),
+        prompt("later", timestamp="2026-01-02T04:00:00Z"),
+    )
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert (row.session_id, row.cwd, row.title) == (session_id(1), "/work", "fix the bug")
+    assert row.updated_at == "2026-01-02T04:00:00.000Z"
+
+
+def test_time_of_the_file_where_no_entry_tells(tmp_path: Path) -> None:
+    store(tmp_path, 1, prompt(timestamp="yesterday"), written=1_700_000_000)
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert row.updated_at == "2023-11-14T22:13:20.000Z"
+
+
+def test_newest_first_and_every_session_once(tmp_path: Path) -> None:
+    """LIST-3: pages follow each other without gap or repeat; no cursor after the last one."""
+    for number in range(1, 8):
+        store(tmp_path, number, prompt(), folder=f"-f{number % 3}", written=number // 2)
+    store(tmp_path, 3, prompt(), folder="-copy", written=0)
+    seen: list[str] = []
+    cursor = None
+    sizes: list[int] = []
+    while True:
+        page = list_page(tmp_path, None, cursor, 3)
+        seen += [row.session_id for row in page.sessions]
+        sizes.append(len(page.sessions))
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    assert seen == [session_id(number) for number in (7, 6, 5, 4, 3, 2, 1)]
+    assert sizes == [3, 3, 1]
+
+
+def test_full_last_page_has_no_cursor(tmp_path: Path) -> None:
+    """LIST-3: a page that is exactly full ends the list when nothing follows, also when only damaged files follow."""
+    store(tmp_path, 1, b"garbage")
+    for number in (2, 3):
+        store(tmp_path, number, prompt())
+    page = list_page(tmp_path, None, None, 2)
+    assert (len(page.sessions), page.next_cursor) == (2, None)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "AAAA", "WzEsMl0=", "bnVsbA==", "[1,2,3]", "é", "\udcb2", "WzEsICJ4IiwgInkiXQ=="]
+)
+def test_foreign_cursor_is_refused(tmp_path: Path, cursor: str) -> None:
+    """LIST-3: a cursor that is not ours is -32602, `""` included."""
+    with pytest.raises(InvalidParams, match="cursor"):
+        list_page(tmp_path, None, cursor)
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_cursor_is_refused_or_ours(cursor: str) -> None:
+    with pytest.raises(InvalidParams):
+        list_page(Path("/nonexistent"), None, cursor)
+
+
+def test_folder_comes_from_inside_the_file(tmp_path: Path) -> None:
+    """LIST-2: `a-b`, `a/b` and `a.b` share a folder name; the filter is exact, before paging, and normalises."""
+    for number, cwd in enumerate(("/w/a-b", "/w/a/b", "/w/a.b", "/w/a", "/w/a-b/sub"), 1):
+        store(tmp_path, number, prompt(cwd=cwd), folder="-w-a-b")
+    assert rows(tmp_path, "/w/a/b") == [session_id(2)]
+    assert rows(tmp_path, "/w/a.b/") == [session_id(3)]
+    assert rows(tmp_path, "/w/x/../a-b") == [session_id(1)]
+    assert rows(tmp_path, "/w/none") == []
+    assert list_page(tmp_path, "/w/a/b", None, 1).next_cursor is None
+
+
+def test_folder_through_a_link(tmp_path: Path) -> None:
+    """The runtime stores where a link leads to; the filter finds that."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    store(tmp_path, 1, prompt(cwd=os.path.realpath(tmp_path / "real")))
+    assert rows(tmp_path, str(tmp_path / "link")) == [session_id(1)]
+
+
+def test_the_folder_is_that_of_the_first_entry(tmp_path: Path) -> None:
+    """A shell that changed its folder does not move the session."""
+    store(tmp_path, 1, prompt(cwd="/w/a"), prompt(cwd="/w/b"))
+    assert rows(tmp_path, "/w/a") == [session_id(1)]
+
+
+def test_first_prompt_larger_than_the_head(tmp_path: Path) -> None:
+    """A prompt of many megabytes hides neither folder nor title: the folder is behind it in its line."""
+    store(tmp_path, 1, prompt('say "hi"\n' + "é" * 3_000_000))
+    store(tmp_path, 2, prompt([{"type": "text", "text": "look at " + "x" * 200_000}]))
+    page = list_page(tmp_path, "/work", None).sessions
+    assert [row.title and row.title[:9] for row in page] == ["look at x", 'say "hi" ']
+
+
+def test_titles_in_the_order_of_their_worth(tmp_path: Path) -> None:
+    """A title the user gave wins, the last one; then the runtime's; then the first prompt."""
+    first = prompt("first prompt")
+    assert titled(tmp_path, first) == "first prompt"
+    assert titled(tmp_path, first, {"type": "summary", "summary": "sum"}) == "sum"
+    ai = {"type": "ai-title", "aiTitle": "ai"}
+    assert titled(tmp_path, first, {"type": "summary", "summary": "sum"}, ai) == "ai"
+    custom = [{"type": "custom-title", "customTitle": title} for title in ("old", "new", "")]
+    assert titled(tmp_path, first, *custom, ai) == "new"
+    filler = {"type": "assistant", "message": {"content": "x" * 200_000}}
+    assert titled(tmp_path, first, *custom, filler, filler) == "new"
+    assert titled(tmp_path, first, filler, filler, *custom) == "new"
+
+
+def test_title_is_what_a_user_said(tmp_path: Path) -> None:
+    """Markers, notes, commands and tool results of the runtime are no title; a command is one when there is nothing else."""
+    command = prompt("<command-name>/cost</command-name>\n<command-message>cost</command-message>", promptSource=None)
+    result = prompt([{"type": "tool_result", "tool_use_id": "t", "content": "out"}])
+    notes = [
+        prompt("caveat", isMeta=True),
+        prompt("[Request interrupted by user]", promptSource=None),
+        prompt("<local-command-stdout>out</local-command-stdout>", promptSource=None),
+        prompt("sum", isCompactSummary=True),
+        result,
+    ]
+    assert titled(tmp_path, *notes, command) == "/cost"
+    assert titled(tmp_path, *notes, command, prompt("real")) == "real"
+    assert titled(tmp_path, *notes) is None
+    link = '<resource_link name="a.py" uri="file:///a.py"/>'
+    assert titled(tmp_path, prompt([{"type": "text", "text": link}])) == "a.py"
+    assert titled(tmp_path, prompt("word " * 100)).endswith("…")  # type: ignore[union-attr]
+
+
+def test_files_that_are_no_sessions(tmp_path: Path) -> None:
+    """Subagents, sidechains, sessions that stored nothing, and other files are no rows; damaged ones never break the list."""
+    store(tmp_path, 1, prompt())
+    store(tmp_path, 2, prompt(isSidechain=True))
+    store(tmp_path, 3, {"type": "queue-operation"}, {"type": "mode"})
+    store(tmp_path, 4)
+    store(tmp_path, 5, b"\xff\xfe\x00garbage", b"[1]", b'{"cwd":5}', b'{"cwd":"relative"}')
+    store(tmp_path, 6, b"\x00" * 100_000)
+    folder = tmp_path / "projects" / "-work"
+    agent = store(tmp_path, 7, prompt())
+    agent.rename(folder / "agent-123.jsonl")
+    store(tmp_path, 8, prompt()).rename(folder / "notes.txt")
+    nested = folder / session_id(1) / "subagents"
+    nested.mkdir(parents=True)
+    store(tmp_path, 9, prompt()).rename(nested / f"{session_id(9)}.jsonl")
+    (folder / f"{session_id(10)}.jsonl").symlink_to("nowhere")
+    (folder / f"{session_id(11)}.jsonl").mkdir()
+    (tmp_path / "projects" / "a-file").write_text("x")
+    torn = store(tmp_path, 12, prompt("torn"))
+    torn.write_bytes(torn.read_bytes() + b'{"type":"user","message":{"content":"ha')
+    assert sorted(rows(tmp_path)) == [session_id(1), session_id(12)]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+NAMES = [
+    "type",
+    "message",
+    "cwd",
+    "timestamp",
+    "customTitle",
+    "summary",
+    "isSidechain",
+    "promptSource",
+    "uuid",
+    "origin",
+]
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.sampled_from(NAMES), JSON | st.sampled_from(["user", "summary"]), max_size=6), max_size=4
+    )
+)
+def test_any_entries_make_a_list(tmp_path_factory: pytest.TempPathFactory, entries: list[Any]) -> None:
+    """D11: a wrong type anywhere costs at most that file's row."""
+    config = tmp_path_factory.mktemp("c")
+    store(config, 1, *entries)
+    store(config, 2, prompt())
+    assert session_id(2) in rows(config)
+
+
+def test_listing_changes_nothing(tmp_path: Path) -> None:
+    """LIST-5."""
+    path = store(tmp_path, 1, prompt())
+    before = (path.read_bytes(), path.stat().st_mtime_ns, sorted(tmp_path.rglob("*")))
+    list_page(tmp_path, None, None)
+    assert (path.read_bytes(), path.stat().st_mtime_ns, sorted(tmp_path.rglob("*"))) == before
+
+
+# --- deleting --------------------------------------------------------------------------------------------------------
+
+
+def test_delete_removes_the_session_and_its_companions(tmp_path: Path) -> None:
+    """DEL-1: transcript, subagents' folder and copies are gone; other sessions stay."""
+    store(tmp_path, 1, prompt())
+    store(tmp_path, 1, prompt(), folder="-copy")
+    store(tmp_path, 2, prompt())
+    companion = tmp_path / "projects" / "-work" / session_id(1) / "subagents"
+    companion.mkdir(parents=True)
+    (companion / "agent-1.jsonl").write_text("{}")
+    (tmp_path / "projects" / "a-file").write_text("x")
+    delete(tmp_path, session_id(1))
+    assert rows(tmp_path) == [session_id(2)]
+    assert not list(tmp_path.glob(f"projects/*/{session_id(1)}*"))
+    delete(tmp_path, session_id(1))  # DEL-2
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../other", "*", "a/b", "\0", "\udcb2"])
+def test_delete_takes_no_path_for_an_id(tmp_path: Path, name: str) -> None:
+    """DEL-2: an id that names no session is success and removes nothing."""
+    path = store(tmp_path, 1, prompt())
+    delete(tmp_path, name)
+    assert path.exists()
+
+
+def test_delete_does_not_follow_a_link(tmp_path: Path) -> None:
+    """A companion that is a link is removed itself, not what it points to."""
+    store(tmp_path, 1, prompt())
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").write_text("x")
+    (tmp_path / "projects" / "-work" / session_id(1)).symlink_to(outside)
+    delete(tmp_path, session_id(1))
+    assert (outside / "kept").exists()
+    assert not list(tmp_path.glob(f"projects/*/{session_id(1)}*"))
+
+
+def test_delete_without_a_store(tmp_path: Path) -> None:
+    delete(tmp_path, session_id(1))
