@@ -34,7 +34,7 @@ class IncomingRequest:
         """`{}` where omitted or null (RPC-9)."""
         self.connection = connection
         self.on_cancel: Callable[[], None] | None = None
-        """Called at the peer's `$/cancel_request`, instead of cancelling `run`. The request is still to be answered (RCAN-2)."""
+        """Called at the peer's first `$/cancel_request`, instead of cancelling `run`; an answer is still owed (RCAN-2)."""
         self.answered = False
         self.cancelled = False
         """The peer asked for cancellation."""
@@ -72,8 +72,8 @@ class IncomingRequest:
         self.connection.spawn(self._run, function, args)
 
     def cancel(self) -> None:
-        """Do what the peer's `$/cancel_request` asks for."""
-        if self.answered:
+        """Do what the peer's `$/cancel_request` asks for, once."""
+        if self.answered or self.cancelled:
             return
         self.cancelled = True
         if self.on_cancel is not None:

@@ -21,6 +21,7 @@ MAX_DEPTH: Final = 256
 
 _WHITE: Final = b" \t\r\n"
 _BOM: Final = b"\xef\xbb\xbf"
+_CONTAINERS: Final = frozenset((dict, list))
 _LONGEST_INT: Final = 4300  # digits; CPython converts no more, because it takes quadratic time
 
 
@@ -143,16 +144,16 @@ def _parse(text: str) -> Any:
 def _deeper_than(limit: int, value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(limit):
-        level = [inner for item in level for inner in _items(item) if isinstance(inner, (dict, list))]
+        level = [inner for item in level for inner in _items(item) if type(inner) in _CONTAINERS]
         if not level:
             return False
     return True
 
 
 def _items(container: Any) -> Iterable[Any]:
-    if isinstance(container, dict):
-        return cast("dict[str, Any]", container).values()
-    return cast("list[Any]", container) if isinstance(container, list) else ()
+    if type(container) is list:
+        return cast("list[Any]", container)
+    return cast("dict[str, Any]", container).values() if type(container) is dict else ()
 
 
 def _finite(value: Any) -> Any:

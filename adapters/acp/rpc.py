@@ -26,6 +26,7 @@ from typing import Any, Final, Protocol, cast
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest, as_id, log_failure
 from adapters.acp.errors import AcpError, ConnectionLost, Id, InvalidParams, InvalidRequest, InvalidResult, ParseError
@@ -49,6 +50,7 @@ FLUSH_SECONDS: Final = 0.5
 FLUSH_LIMIT_SECONDS: Final = 5.0
 """How long it waits at most."""
 
+_TURN: Final = 64  # messages of one read that are handled before other tasks get their turn
 _BATCH: Final = 256 * 1024  # bytes per write: lines are joined and cut to it, so that progress shows
 
 
@@ -209,7 +211,9 @@ class Connection:
                 except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream) as error:
                     log("input broken", error=type(error).__name__)
                     data = b""
-                for line in self._decoder.feed(data) if data else self._decoder.finish():
+                for number, line in enumerate(self._decoder.feed(data) if data else self._decoder.finish()):
+                    if number % _TURN == _TURN - 1:
+                        await checkpoint()
                     self._receive(line)
                     while self._full():
                         await self._change()

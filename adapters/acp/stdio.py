@@ -17,7 +17,7 @@ import anyio
 from anyio.lowlevel import checkpoint
 
 _READ: Final = 256 * 1024  # bytes per read; a pipe holds 64 KiB, sockets more
-_DIRECT_WRITE: Final = 64 * 1024  # bytes per write where the loop cannot wait: other tasks run in between
+_WRITE: Final = 256 * 1024  # bytes per write; other tasks run in between
 
 
 class StdioTransport:
@@ -32,7 +32,6 @@ class StdioTransport:
         self._out = stdout_fd
         self._owned = owned
         self._in_waits = True
-        self._out_waits = True
         self._was_blocking: bool | None = None
         self._closed = False
 
@@ -64,12 +63,12 @@ class StdioTransport:
         await checkpoint()
         while rest:
             try:
-                rest = rest[os.write(self._out, rest if self._out_waits else rest[:_DIRECT_WRITE]) :]
+                rest = rest[os.write(self._out, rest[:_WRITE]) :]
             except BlockingIOError:
                 await self._wait_writable()
-                continue
-            if rest and not self._out_waits:
-                await checkpoint()
+            else:
+                if rest:  # a reader that keeps up must not keep the others waiting
+                    await checkpoint()
 
     async def aclose(self) -> None:
         """Put the blocking mode back; close the descriptors if they are our own. More calls do nothing."""
@@ -94,7 +93,6 @@ class StdioTransport:
         try:
             await anyio.wait_writable(self._out)
         except PermissionError:
-            self._out_waits = False
             await checkpoint()
 
 

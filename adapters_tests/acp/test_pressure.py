@@ -1,6 +1,7 @@
 """rpc.py: peers that do not read, go away, or never stop sending."""
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import anyio
 import pytest
@@ -192,6 +193,59 @@ async def test_a_failing_handle_close_does_not_stop_the_end(capsys: pytest.Captu
     async with connected(Failing()):
         pass
     assert "secret" not in capsys.readouterr().err
+
+
+async def test_input_that_breaks_ends_the_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    """STDIO-11: as the end of input does."""
+
+    class Broken:
+        async def receive(self) -> bytes:
+            raise OSError(5, "Input/output error")
+
+        async def send(self, data: bytes) -> None:
+            pass
+
+        async def aclose(self) -> None:
+            pass
+
+    handler = Recorder()
+    with anyio.fail_after(SECONDS):
+        await Connection(Broken(), handler).run()
+    assert handler.closed == 1
+    assert "input broken" in capsys.readouterr().err
+
+
+async def test_nothing_is_taken_after_close() -> None:
+    """Not even what came in the same read."""
+    handler = Recorder(stop=lambda request: request.connection.close())
+    ours, theirs = memory_pair()
+    with anyio.fail_after(SECONDS):
+        async with anyio.create_task_group() as tasks:
+            peer = RawPeer(theirs)
+            await peer.send(
+                {"jsonrpc": "2.0", "id": 1, "method": "stop"}, {"jsonrpc": "2.0", "id": 2, "method": "late"}
+            )
+            tasks.start_soon(Connection(ours, handler).run)
+            assert await peer.read_all() == []
+    assert [request.method for request in handler.requests] == ["stop"]
+
+
+async def test_others_run_while_a_read_of_many_messages_is_handled() -> None:
+    """STDIO-10: a flood of small messages does not hold up the rest."""
+    handler = Recorder()
+    seen: list[int] = []
+    async with connected(handler) as (_, peer), anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            while True:
+                seen.append(len(handler.notifications))
+                await anyio.lowlevel.checkpoint()
+
+        tasks.start_soon(watch)
+        await peer.send_bytes(b'{"jsonrpc":"2.0","method":"n"}\n' * 1000)
+        await handler.until(lambda: len(handler.notifications) == 1000)
+        tasks.cancel_scope.cancel()
+    assert max(later - earlier for earlier, later in pairwise(seen)) <= 64
 
 
 async def test_requests_run_after_the_end_do_nothing() -> None:

@@ -426,6 +426,28 @@ def test_a_list_keeps_its_good_rows() -> None:
             parse_result("session/list", result)
 
 
+@pytest.mark.parametrize("members", [
+    {}, {"sessionId": "s", "requestId": 1}, {"sessionId": "s", "mode": "form"},
+    {"requestId": 1, "mode": "form", "requestedSchema": 5},
+    {"sessionId": "s", "mode": "url"}, {"sessionId": "s", "mode": "url", "url": "u"}, {"requestId": 1.5}, {"requestId": True},
+])  # fmt: skip
+def test_an_elicitation_has_one_scope_and_what_its_mode_needs(members: dict[str, Any]) -> None:
+    """Digest section 14."""
+    refusal("elicitation/create", {"mode": "_x", "message": "m", **members})
+
+
+@pytest.mark.parametrize("members", [
+    {"sessionId": "s"}, {"requestId": 1}, {"requestId": "r"}, {"requestId": 1, "toolCallId": 5},
+    {"sessionId": "s", "mode": "form", "requestedSchema": {"type": "object", "properties": {}}},
+    {"requestId": 1, "mode": "url", "url": "u", "elicitationId": "e"},
+])  # fmt: skip
+def test_a_complete_elicitation_is_read(members: dict[str, Any]) -> None:
+    """Digest section 14."""
+    params = {"mode": "_x", "message": "m", **members}
+    read = dump(parse_params("elicitation/create", params))
+    assert read == {name: value for name, value in params.items() if value != 5}
+
+
 @pytest.mark.parametrize("content", [5, [], "x", {"a": {"b": 1}}, {"a": [5]}])
 def test_elicitation_content_is_strict(content: Any) -> None:
     """Digest section 18."""
