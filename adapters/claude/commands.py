@@ -1,0 +1,72 @@
+"""Slash commands: which ones work over this channel, and how a prompt that is one must be written (CMD-*, D8).
+
+Owns the lists, measured with Claude Code 2.1.332. Pure. The CLI takes a prompt for a command when its *last* text block starts
+with a slash; ACP when its first one does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from adapters.acp.schema import AvailableCommand, CommandInput, ContentBlock, TextBlock
+from adapters.claude.shapes import as_list, as_mapping, as_text
+
+MOVING: Final = frozenset({"clear", "new", "reset"})
+"""They would move the conversation to another session behind the client's back, also with arguments (D8)."""
+
+_NOT_OFFERED: Final = MOVING | {
+    "add-dir", "branch", "bug", "exit", "export", "feedback", "fork", "help", "hooks", "login", "logout", "memory",
+    "permissions", "quit", "release-notes", "resume", "rewind", "status", "tasks", "vim",
+}  # fmt: skip
+"""The CLI answers them with "isn't available in this environment", whatever it lists."""
+
+_NAME: Final = re.compile(r"/([^\s/]+)(?=\s|$)")
+_LISTED: Final = re.compile(r"[^\s/_][^\s/]*")
+
+_NEW_SESSION: Final = (
+    "`/{name}` is not available here, because it would continue in another session that this client does not show. "
+    "Start a new session in your client instead."
+)
+
+
+def available_commands(initialized: Mapping[str, Any]) -> tuple[AvailableCommand, ...]:
+    """The commands in the CLI's `initialize` answer that work here, in its order, each name once (CMD-1)."""
+    found: dict[str, AvailableCommand] = {}
+    for command in map(as_mapping, as_list(initialized.get("commands"))):
+        name = as_text(command.get("name")).removeprefix("/")
+        if name in found or name in _NOT_OFFERED or not _LISTED.fullmatch(name):
+            continue
+        described: dict[str, Any] = {"name": name, "description": as_text(command.get("description"))}
+        if hint := as_text(command.get("argumentHint")):
+            described["input"] = CommandInput(hint=hint)
+        found[name] = AvailableCommand(**described)
+    return tuple(found.values())
+
+
+def command_of(prompt: Sequence[ContentBlock]) -> str | None:
+    """The name of the slash command that a prompt is, None when it is none: its text starts with it (CMD-3)."""
+    first = next((block.text for block in prompt if isinstance(block, TextBlock)), "")
+    found = _NAME.match(first)
+    return found[1] if found else None
+
+
+def local_text(prompt: Sequence[ContentBlock]) -> str | None:
+    """Our own answer to a command that must not reach the CLI, None for every other prompt."""
+    name = command_of(prompt)
+    return _NEW_SESSION.format(name=name) if name in MOVING else None
+
+
+def arrange(
+    prompt: Sequence[ContentBlock], content: Sequence[Mapping[str, Any]]
+) -> tuple[list[Mapping[str, Any]], bool]:
+    """The content of a prompt in the order in which the CLI sees a command in it exactly when there is one.
+
+    Second: whether the frame must say that nothing in it is a command.
+    """
+    texts = [index for index, block in enumerate(content) if block.get("type") == "text"]
+    at = next((index for index in texts if as_text(content[index].get("text")).startswith("/")), None)
+    if at is not None and command_of(prompt) is not None:
+        return [*content[:at], *content[at + 1 :], content[at]], False
+    return list(content), bool(texts) and as_text(content[texts[-1]].get("text")).startswith("/")

@@ -1,0 +1,82 @@
+"""How a turn ended: Claude Code's `result` frames as v2 stop reasons and errors that help (STOP-*, acp-v2 section 10).
+
+Owns the tables from the CLI's words to codes, categories and advice. Knows no session; reads the clock for `retryAfter`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from adapters.acp.errors import AuthRequired, InternalError
+from adapters.claude.frames import TurnEnded
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What `WorkEnded` is to say."""
+
+    stop_reason: str
+    error: Mapping[str, Any] | None = None
+    interrupted: bool = False
+
+
+_MODEL_STOPS = {"max_tokens": "max_tokens", "refusal": "refusal"}
+"""The model's stop reason -> ours, where it is not simply the end of the turn."""
+
+_LIMITS = {"error_max_turns": "max_turn_requests"}
+"""The subtype of a result that is a limit rather than a failure."""
+
+_CATEGORIES = {401: "authentication_failed", 403: "authentication_failed", 429: "rate_limit", 529: "overloaded"}
+"""HTTP status -> category, where the CLI names none, or only "server_error"."""
+
+_ADVICE = {
+    "authentication_failed": "Claude Code is not logged in or its key is refused: run `claude` and `/login`, or set "
+    "ANTHROPIC_API_KEY, then send a new prompt.",
+    "billing_error": "The Anthropic account cannot pay for this call; look at its billing page.",
+    "rate_limit": "The usage limit is reached; try again later.",
+    "overloaded": "The model service is overloaded; try again in a moment.",
+    "model_not_found": "The model is not available to this account; choose another one with /model.",
+    "prompt_too_long": "The conversation is too long for the model; use /compact or start a new session.",
+}
+"""Category -> what to do next."""
+
+_LONGEST_TEXT = 2000  # characters of the CLI's own words in an error
+
+
+def outcome_of(result: TurnEnded, *, category: str | None, resets_at: float | None, interrupting: bool) -> Outcome:
+    """The outcome of a turn.
+
+    `category`: of the last failed model call of the turn, None when the last one went well. `resets_at`: Unix seconds when
+    the usage limit lifts, None when unknown. `interrupting`: we asked for an interrupt of this turn.
+    `subtype: "success"` alone means nothing: `is_error` and `terminal_reason` do.
+    """
+    if result.terminal_reason.startswith("aborted"):
+        return Outcome("cancelled", interrupted=True)
+    if result.subtype in _LIMITS:
+        return Outcome(_LIMITS[result.subtype])
+    if not result.is_error and result.subtype in ("success", ""):
+        return Outcome(_MODEL_STOPS.get(result.stop_reason, "end_turn"))
+    if interrupting and result.subtype == "error_during_execution":
+        return Outcome("cancelled", interrupted=True)
+    return Outcome("error", _error(result, category, resets_at))
+
+
+def _error(result: TurnEnded, category: str | None, resets_at: float | None) -> Mapping[str, Any]:
+    if category is None or (category == "server_error" and result.status in _CATEGORIES):
+        category = _CATEGORIES.get(result.status or 0, category)
+    if category is None:
+        ended = result.terminal_reason not in ("", "completed", "api_error")
+        category = result.terminal_reason if ended else result.subtype.removeprefix("error_")
+        category = "server_error" if category == "success" else category
+    data: dict[str, Any] = {"category": category}
+    if result.status is not None:
+        data["status"] = result.status
+    if category == "rate_limit" and resets_at is not None and (wait := round(resets_at - time.time())) > 0:
+        data["retryAfter"] = wait
+    said = result.text.strip()[:_LONGEST_TEXT]
+    text = " ".join(filter(None, (said, _ADVICE.get(category)))) or f"Claude Code stopped: {category}."
+    error_class = AuthRequired if category in ("authentication_failed", "oauth_org_not_allowed") else InternalError
+    return error_class(text, data).to_wire()

@@ -1,0 +1,86 @@
+"""Which slash commands are offered, answered here, or written so that the CLI sees them (CMD-*, D8)."""
+
+from typing import Any
+
+import pytest
+
+from adapters.acp.schema import ContentBlock, ResourceLinkBlock, TextBlock
+from adapters.claude.commands import arrange, available_commands, command_of, local_text
+from adapters.claude.prompts import to_content
+
+
+def prompt(*texts: str) -> list[ContentBlock]:
+    return [TextBlock(text=text) for text in texts]
+
+
+LINK = ResourceLinkBlock(name="a", uri="file:///a")
+
+
+def test_only_commands_that_work_here_are_offered_each_once() -> None:
+    """CMD-1."""
+    initialized = {
+        "commands": [
+            {"name": "compact", "description": "Make room", "argumentHint": "[what to keep]"},
+            {"name": "clear", "description": "x"},
+            {"name": "help", "description": "x"},
+            {"name": "__remote-workflow", "description": "x"},
+            {"name": "two words", "description": "x"},
+            {"name": "compact", "description": "again"},
+            {"name": "mcp__srv__do", "description": "From a server"},
+            {"description": "nameless"},
+            7,
+        ]
+    }
+    compact, server = available_commands(initialized)
+    assert (compact.name, compact.description) == ("compact", "Make room")
+    assert compact.input is not None
+    assert (server.name, server.input) == ("mcp__srv__do", None)
+
+
+@pytest.mark.parametrize("answer", [{}, {"commands": None}, {"commands": "x"}])
+def test_no_commands_is_an_empty_list(answer: dict[str, Any]) -> None:
+    assert available_commands(answer) == ()
+
+
+@pytest.mark.parametrize("text", ["/clear", "/new", "/reset", "/clear my head", "/new\nsession"])
+def test_commands_that_leave_the_session_are_answered_here(text: str) -> None:
+    """D8, CMD-4."""
+    answer = local_text(prompt(text))
+    assert answer is not None
+    assert "new session" in answer
+    assert local_text([LINK, *prompt(text)]) is not None
+
+
+@pytest.mark.parametrize(
+    "text", [" /clear", "/clearly", "/compact", "clear", "/", "//clear", "/clear/x", "what does /clear do?"]
+)
+def test_other_prompts_are_not(text: str) -> None:
+    assert local_text(prompt(text)) is None
+
+
+def test_the_last_block_must_not_become_a_command_by_accident() -> None:
+    """The CLI looks at the last text block: `/clear` there would leave the session."""
+    blocks = prompt("look at", "/clear")
+    content, literal = arrange(blocks, to_content(blocks))
+    assert [block["text"] for block in content] == ["look at", "/clear"]
+    assert literal
+
+
+def test_a_path_is_not_a_command() -> None:
+    blocks = prompt("/etc/hosts is odd")
+    assert command_of(blocks) is None
+    assert arrange(blocks, to_content(blocks))[1]
+
+
+def test_a_command_with_company_is_written_last() -> None:
+    """CMD-3: other blocks may accompany it."""
+    blocks = [*prompt("/review please"), LINK]
+    content, literal = arrange(blocks, to_content(blocks))
+    assert content[-1] == {"type": "text", "text": "/review please"}
+    assert len(content) == 2
+    assert not literal
+
+
+def test_an_ordinary_prompt_stays_as_it_is() -> None:
+    blocks = [*prompt("see"), LINK, *prompt("and do")]
+    assert arrange(blocks, to_content(blocks)) == (to_content(blocks), False)
