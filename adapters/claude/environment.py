@@ -1,0 +1,121 @@
+"""What a Claude Code process is started with: the binary, its arguments, its environment, its MCP servers.
+
+Owns the CLI's flags and variables. Imports nothing heavy: `claude_agent_sdk` is only looked for, never imported (its import
+costs 0.75 s and 69 MB; see docs/architecture.md). Starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.core.runtime import Features
+
+if TYPE_CHECKING:
+    from adapters.core.runtime import SessionSetup
+
+FEATURES: Final = Features(
+    image=True, embedded_context=True, additional_directories=True, delete=True, mcp_stdio=True, mcp_http=True
+)
+"""What sessions of Claude Code can be given."""
+
+EXECUTABLE: Final = "CLAUDE_CODE_EXECUTABLE"
+"""Names another `claude` than the one of claude-agent-sdk: a path, or a name on PATH."""
+
+MARK: Final = "ACP_ADAPTERS_SESSION"
+"""In the environment of each process that we start: the session it belongs to. Inherited by its children."""
+
+_LEFT_BY_ANOTHER: Final = frozenset(
+    {
+        "CLAUDECODE", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT", "CLAUDE_CODE_CHILD_NOTES_DIR", "CLAUDE_CODE_CHILD_SESSION",
+        "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_EXECPATH", "CLAUDE_CODE_MESSAGING_SOCKET", "CLAUDE_CODE_MESSAGING_TOKEN",
+        "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ID",
+    }
+)  # fmt: skip
+"""What a Claude Code tells its own children (2.1.332). Where one runs around us, ours must not be taken for its child."""
+
+_ARGUMENTS: Final = (
+    "--input-format",
+    "stream-json",
+    "--output-format",
+    "stream-json",
+    "--verbose",
+    "--permission-prompt-tool",
+    "stdio",
+    "--replay-user-messages",
+    "--session-mirror",
+    "--include-partial-messages",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A Claude Code binary."""
+
+    path: Path
+    source: str
+    """Where it was found: CLAUDE_CODE_EXECUTABLE, claude-agent-sdk or PATH."""
+
+
+def find_claude(environ: Mapping[str, str]) -> Found | None:
+    """The Claude Code to start: the chosen one, else the one that claude-agent-sdk brings, else `claude` on PATH.
+
+    None when there is none, and when the chosen one cannot be run (nothing is started in its place).
+    """
+    if chosen := environ.get(EXECUTABLE):
+        path = shutil.which(chosen, path=environ.get("PATH", os.defpath))
+        return Found(Path(path).absolute(), EXECUTABLE) if path else None
+    spec = find_spec("claude_agent_sdk")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        bundled = Path(folder) / "_bundled" / "claude"
+        if os.access(bundled, os.X_OK):
+            return Found(bundled, "claude-agent-sdk")
+    path = shutil.which("claude", path=environ.get("PATH", os.defpath))
+    return Found(Path(path).absolute(), "PATH") if path else None
+
+
+def missing_text(environ: Mapping[str, str]) -> str:
+    """Why `find_claude` found none, and what to do."""
+    if environ.get(EXECUTABLE):
+        return f"{EXECUTABLE} names no program that can be run: correct it, or unset it."
+    return f"Claude Code is not installed: run  pip install 'acp-adapters[claude]'  or set {EXECUTABLE} to it."
+
+
+def config_dir(environ: Mapping[str, str]) -> Path:
+    """Where Claude Code keeps its settings and stored sessions."""
+    chosen = environ.get("CLAUDE_CONFIG_DIR")
+    return Path(chosen) if chosen else Path(environ.get("HOME") or Path.home()) / ".claude"
+
+
+def arguments(session_id: str, setup: SessionSetup, *, resume: bool, mcp_config: Path | None) -> list[str]:
+    """The CLI's arguments. Holds no secret: anybody on the machine can read them."""
+    chosen = [f"--resume={session_id}" if resume else f"--session-id={session_id}"]
+    for folder in setup.additional_directories:
+        chosen += ["--add-dir", folder]
+    if mcp_config:
+        chosen += ["--mcp-config", str(mcp_config)]
+    return [*_ARGUMENTS, *chosen]
+
+
+def child_environment(environ: Mapping[str, str], session_id: str, cwd: str) -> dict[str, str]:
+    """The user's environment, whole, without what another Claude Code left in it, with our mark."""
+    dropped = _LEFT_BY_ANOTHER if "CLAUDECODE" in environ else frozenset[str]()
+    kept = {name: value for name, value in environ.items() if name not in dropped}
+    return {**kept, "PWD": cwd, MARK: session_id}
+
+
+def mcp_configuration(servers: Sequence[Any]) -> dict[str, Any]:
+    """The content of an `--mcp-config` file for `McpServerStdio` and `McpServerHttp` values. Holds secrets."""
+    return {"mcpServers": {server.name: _server(server) for server in servers}}
+
+
+def _server(server: Any) -> dict[str, Any]:
+    if server.type == "http":
+        return {"type": "http", "url": server.url, "headers": {header.name: header.value for header in server.headers}}
+    env = {variable.name: variable.value for variable in server.env}
+    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": env}

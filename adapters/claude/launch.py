@@ -1,0 +1,99 @@
+"""Starting Claude Code on a session: files it needs, the record of it, and where its stored session is.
+
+Owns the files beside a session's lock. Knows no turn and no frame but the first answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from anyio import to_thread
+
+from adapters.acp.errors import AcpError, InternalError
+from adapters.acp.framing import encode
+from adapters.claude import environment, orphans
+from adapters.claude.process import ClaudeProcess, ControlError, spawn
+from adapters.claude.state import private_file
+from adapters.claude.transcript import find_transcript
+from adapters.core.runtime import SessionSetup
+
+INITIALIZE_BOUND: Final = 20.0
+"""Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How sessions of this process are started."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    """The state folder."""
+
+    def transcript(self, session_id: str) -> Path | None:
+        """The file of the stored session, None when there is none (yet). Blocks; raises `OSError`."""
+        return find_transcript(environment.config_dir(self.environ), session_id)
+
+    async def spawn(self, session_id: str, setup: SessionSetup, *, resume: bool) -> ClaudeProcess:
+        """Start the process; the caller runs it, and calls `initialize`.
+
+        Raises `InternalError` when it cannot be started.
+        """
+        found = environment.find_claude(self.environ)
+        if found is None:
+            raise InternalError(environment.missing_text(self.environ))
+        mcp_config = self._mcp_file(session_id) if setup.mcp_servers else None
+        argv = environment.arguments(session_id, setup, resume=resume, mcp_config=mcp_config)
+        env = environment.child_environment(self.environ, session_id, setup.cwd)
+        try:
+            if mcp_config:
+                servers = environment.mcp_configuration(setup.mcp_servers)
+                await to_thread.run_sync(partial(private_file, mcp_config, encode(servers)))
+            process = await spawn([str(found.path), *argv], cwd=setup.cwd, env=env)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the environment or in a path
+            self._remove_mcp_file(session_id)
+            reason = error.strerror if isinstance(error, OSError) else None
+            what = f"Claude Code cannot be started in {setup.cwd}: {reason or 'its environment is malformed'}."
+            raise InternalError(what) from None
+        with suppress(OSError):  # without it the mark finds the process, too
+            orphans.record(self.folder, session_id, process.pid)
+        return process
+
+    async def initialize(self, process: ClaudeProcess, session_id: str) -> Mapping[str, Any]:
+        """Wait until the CLI is ready; its answer. Raises `AcpError` that says why it is not; the caller stops it then."""
+        try:
+            return await process.request("initialize", bound=INITIALIZE_BOUND, hooks=None)
+        except ControlError as error:
+            said = process.last_words
+            reason = f"it says: {said}" if said else f"{error}, and it says nothing"
+            raise start_error(reason, process.exit_code) from None
+        finally:
+            self._remove_mcp_file(session_id)
+
+    async def end_predecessors(self, session_id: str) -> None:
+        """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
+        self._remove_mcp_file(session_id)
+        await orphans.end_orphans(self.folder, session_id)
+
+    def gone(self, session_id: str) -> None:
+        """The process of the session is gone."""
+        orphans.forget(self.folder, session_id)
+
+    def _mcp_file(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.mcp.json"
+
+    def _remove_mcp_file(self, session_id: str) -> None:
+        with suppress(OSError):
+            self._mcp_file(session_id).unlink()
+
+
+def start_error(reason: str, exit_code: int | None) -> AcpError:
+    """Claude Code is there and does not start."""
+    data = {"category": "start", **({} if exit_code is None else {"exitCode": exit_code})}
+    return InternalError(
+        f"Claude Code does not start ({reason}): run `claude` in a terminal to see what it needs.", data
+    )

@@ -1,0 +1,91 @@
+"""Looks at processes through /proc: identity, family, marks. Reads only, ends nothing; empty answers where there is no /proc.
+
+A process is named by its pid and its start time together, because pids come back.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PROC: Final = Path("/proc")
+_STATE, _PARENT, _GROUP, _START = 0, 1, 2, 19
+"""Places in /proc/PID/stat behind the name in parentheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that was alive when looked at. `start`: clock ticks since boot."""
+
+    pid: int
+    start: int
+    parent: int
+    group: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether it still is; a zombie is not."""
+        return start_time(self.pid) == self.start
+
+
+def look(pid: int) -> Process | None:
+    """The process, None when it is gone or a zombie."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    fields = text.rpartition(b")")[2].split()
+    if len(fields) <= _START or fields[_STATE] in (b"Z", b"X", b"x"):
+        return None
+    return Process(pid, int(fields[_START]), int(fields[_PARENT]), int(fields[_GROUP]))
+
+
+def start_time(pid: int) -> int | None:
+    """When the process started, None when it is gone, a zombie, or there is no /proc."""
+    process = look(pid)
+    return process.start if process else None
+
+
+def everybody() -> Iterator[Process]:
+    """All living processes that can be seen."""
+    try:
+        names = [entry.name for entry in os.scandir(_PROC)]
+    except OSError:
+        return
+    for name in names:
+        if name.isdigit() and (process := look(int(name))):
+            yield process
+
+
+def family(pid: int) -> list[Process]:
+    """The living descendants of a process, children first; itself not included."""
+    children: dict[int, list[Process]] = {}
+    for process in everybody():
+        children.setdefault(process.parent, []).append(process)
+    found: list[Process] = []
+    parents = [pid]
+    while parents:
+        below = children.get(parents.pop(), [])
+        found += below
+        parents += [process.pid for process in below]
+    return found
+
+
+def command_line(pid: int) -> list[bytes]:
+    """The arguments, program name first; empty when it cannot be read."""
+    try:
+        return (_PROC / str(pid) / "cmdline").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return []
+
+
+def has_variable(pid: int, name: str, value: str) -> bool:
+    """Whether the process was started with this in its environment; False when that cannot be read (not ours)."""
+    try:
+        environment = (_PROC / str(pid) / "environ").read_bytes()
+    except OSError:
+        return False
+    return f"{name}={value}".encode() in environment.split(b"\0")

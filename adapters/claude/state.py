@@ -1,0 +1,57 @@
+"""The few files that we keep for active sessions, in the user's state directory. Owns their places and modes; no contents.
+
+`$ACP_ADAPTERS_STATE_DIR`, else `$XDG_STATE_HOME/acp-adapters`, else `~/.local/state/acp-adapters`; in it `claude/`, readable
+by its owner only. Nothing in it is a record of a session: all of it may be removed while no agent runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from adapters.acp.errors import InternalError
+
+_OWNER_ONLY = 0o700
+
+
+def state_folder(environ: Mapping[str, str]) -> Path:
+    """The folder, made if needed. Raises `InternalError` when it cannot be made or written."""
+    folder = _place(environ) / "claude"
+    try:
+        folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(_OWNER_ONLY)
+    except OSError as error:
+        raise _unusable(folder, error) from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise _unusable(folder, PermissionError())
+    return folder
+
+
+def _place(environ: Mapping[str, str]) -> Path:
+    if chosen := environ.get("ACP_ADAPTERS_STATE_DIR"):
+        return Path(chosen).absolute()
+    if (base := environ.get("XDG_STATE_HOME", "")) and Path(base).is_absolute():
+        return Path(base) / "acp-adapters"
+    return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "acp-adapters"
+
+
+def _unusable(folder: Path, error: OSError) -> InternalError:
+    reason = error.strerror or "no permission to write there"
+    return InternalError(
+        f"The state folder {folder} cannot be used ({reason}): set ACP_ADAPTERS_STATE_DIR to another one."
+    )
+
+
+def private_file(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone may read, whole or not at all. Raises `OSError`."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
