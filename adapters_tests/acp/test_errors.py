@@ -18,7 +18,7 @@ from adapters.acp.errors import (
 
 
 def test_every_code_of_the_protocol_has_its_class() -> None:
-    """Digest section 2.2."""
+    """RPC-16: and no other has one."""
     assert {code: error_class.__name__ for code, error_class in BY_CODE.items()} == {
         -32700: "ParseError",
         -32600: "InvalidRequest",

@@ -1,4 +1,4 @@
-"""The models read malformed fields as the marks of the published schema say, field by field (digest section 18).
+"""The models read malformed fields as the marks of the published schema say, field by field.
 
 Driven by the schema file: for each of its definitions that has a model, each property is given values that the property's own
 schema refuses, and the model must drop the field, drop the item, take it as empty, or refuse the whole, as marked.
@@ -308,7 +308,7 @@ def test_every_definition_has_a_model_or_a_reason() -> None:
 
 @pytest.mark.parametrize("case", list(cases()), ids=str)
 def test_a_malformed_field_is_read_as_its_mark_says(case: Case) -> None:
-    """Digest section 18: default-on-error, skip-invalid-items, default-on-null, or strict (MAL-1)."""
+    """MAL-1, and the marks: default-on-error, skip-invalid-items, default-on-null, or strict."""
     required = case.name in schema()["$defs"][case.definition].get("required", ())
     probed = 0
     for probe in PROBES:

@@ -23,7 +23,7 @@ def declared(*, unstable: bool) -> set[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("unstable", [False, True])
 def test_every_method_of_the_schema_has_its_class(unstable: bool) -> None:
-    """Idempotency digest, section 6: a method added later must say what a repeat does."""
+    """A method added later must say what a repeat does."""
     assert declared(unstable=unstable) <= {(row.method, row.kind, row.sender) for row in RETRY_CLASSES}
 
 

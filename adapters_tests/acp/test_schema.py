@@ -344,7 +344,7 @@ def test_a_block_that_is_unknown_or_malformed_refuses_the_prompt(block: Any) -> 
 
 
 def test_hints_of_a_block_are_salvaged() -> None:
-    """Digest section 18: the block itself is kept."""
+    """CONT-1: the block itself is kept."""
     junk = {
         "annotations": 5,
         "title": 5,
@@ -414,7 +414,7 @@ def test_a_prompt_result_has_a_message_id(result: Any) -> None:
 
 
 def test_a_list_keeps_its_good_rows() -> None:
-    """Digest section 18: `sessions` must be there; bad rows are dropped; the cursor is strict."""
+    """LIST-1, LIST-3: `sessions` must be there; bad rows are dropped; the cursor is strict."""
     read: Any = parse_result(
         "session/list", {"sessions": [{"sessionId": "s", "cwd": "/"}, {"cwd": "/"}, 5], "nextCursor": ""}
     )
@@ -432,7 +432,7 @@ def test_a_list_keeps_its_good_rows() -> None:
     {"sessionId": "s", "mode": "url"}, {"sessionId": "s", "mode": "url", "url": "u"}, {"requestId": 1.5}, {"requestId": True},
 ])  # fmt: skip
 def test_an_elicitation_has_one_scope_and_what_its_mode_needs(members: dict[str, Any]) -> None:
-    """Digest section 14."""
+    """ELIC-1..4: the shape alone; what the client advertised is checked by who asks."""
     refusal("elicitation/create", {"mode": "_x", "message": "m", **members})
 
 
@@ -442,7 +442,7 @@ def test_an_elicitation_has_one_scope_and_what_its_mode_needs(members: dict[str,
     {"requestId": 1, "mode": "url", "url": "u", "elicitationId": "e"},
 ])  # fmt: skip
 def test_a_complete_elicitation_is_read(members: dict[str, Any]) -> None:
-    """Digest section 14."""
+    """ELIC-1..4: the shape alone; what the client advertised is checked by who asks."""
     params = {"mode": "_x", "message": "m", **members}
     read = dump(parse_params("elicitation/create", params))
     assert read == {name: value for name, value in params.items() if value != 5}
@@ -450,7 +450,7 @@ def test_a_complete_elicitation_is_read(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("content", [5, [], "x", {"a": {"b": 1}}, {"a": [5]}])
 def test_elicitation_content_is_strict(content: Any) -> None:
-    """Digest section 18."""
+    """ELIC-3, MAL-1."""
     with pytest.raises(InvalidResult):
         parse_result("elicitation/create", {"action": "accept", "content": content})
 
