@@ -461,10 +461,14 @@ def _same_folder(first: str, second: str) -> bool:
 
 
 def not_inserted(error: Exception) -> AcpError:
-    """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5)."""
+    """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5).
+
+    A driver that could not find out says `inserted: null` itself; that stays.
+    """
     if not isinstance(error, AcpError):
         log("prompt failed", error=type(error).__name__)
-    return as_acp_error(error).with_data(inserted=False)
+    known = as_acp_error(error)
+    return known if isinstance(known.data, dict) and "inserted" in known.data else known.with_data(inserted=False)
 
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:
