@@ -33,6 +33,8 @@ from adapters.acp.errors import AcpError, ConnectionLost, Id, InvalidParams, Inv
 from adapters.acp.framing import MAX_LINE, LineDecoder, LineTooLong, decode, encode
 from adapters.log import log
 
+__all__ = ["Connection", "Handler", "IncomingRequest", "OutgoingRequest", "Transport", "as_id"]
+
 CANCEL_REQUEST: Final = "$/cancel_request"
 
 HIGH_WATER: Final = 4 * 1024 * 1024
