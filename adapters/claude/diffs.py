@@ -26,7 +26,7 @@ def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
     """
     if not path:
         return None
-    if result.get("type") == "create":
+    if result.get("type") == "create" and not isinstance(result.get("originalFile"), str):
         text = result.get("content")
         change = AddChange(path=path)
         patch = _added(path, text) if isinstance(text, str) else None
@@ -41,9 +41,12 @@ def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
 
 
 def first_changed_line(result: Mapping[str, Any]) -> int | None:
-    """The 1-based line in the new file where the first hunk begins; None when the result does not tell."""
-    for hunk in as_list(result.get("structuredPatch")):
-        return as_count(as_mapping(hunk).get("newStart")) or None
+    """The 1-based line in the new file where the first change is; None when the result does not tell."""
+    for hunk in map(as_mapping, as_list(result.get("structuredPatch"))):
+        start = as_count(hunk.get("newStart"))
+        lines = [as_text(line) for line in as_list(hunk.get("lines"))]
+        context = next((number for number, line in enumerate(lines) if not line.startswith(" ")), 0)
+        return start + context if start else None
     return None
 
 

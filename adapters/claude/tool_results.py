@@ -41,7 +41,7 @@ _REPEATED = frozenset(
 """Members of structured results that are large and shown otherwise: kept out of the raw output."""
 
 _STATUSES = frozenset({"pending", "in_progress", "completed"})
-_REMINDER = re.compile(r"\s*<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+_REMINDER = re.compile(r"\s*<(system-reminder|tools-used-before-summary)>.*?</\1>\s*", re.DOTALL)
 _ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
 
 
@@ -109,6 +109,12 @@ def _shown(name: str, block: Mapping[str, Any], structured: Mapping[str, Any]) -
         text = as_mapping(structured.get("file")).get("content")
         if isinstance(text, str):
             return [TextBlock(text=text)] if text else []
+    if (
+        name == "Bash"
+        and structured.get("stdout") == structured.get("stderr") == ""
+        and not structured.get("backgroundTaskId")
+    ):
+        return []  # the runtime tells the model so in words
     if name in ("Agent", "Task"):
         report = _blocks(structured.get("content"))
         if report:
@@ -125,7 +131,7 @@ def _blocks(content: Any) -> Sequence[ContentBlock]:
         text = given.get("text")
         if given.get("type") != "text":
             blocks.extend(from_content([given]))
-        elif isinstance(text, str) and (shown := _REMINDER.sub("", text) if "<system-reminder>" in text else text):
+        elif isinstance(text, str) and (shown := _REMINDER.sub("", text)):
             blocks.append(TextBlock(text=shown))
     return blocks
 

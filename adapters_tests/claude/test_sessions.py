@@ -25,13 +25,13 @@ def prompt(text: Any = "hello", **fields: Any) -> dict[str, Any]:
         "uuid": "u",
         "message": {"role": "user", "content": text},
         "promptSource": "sdk",
-        "cwd": "/work",
+        "cwd": "/project",
         "timestamp": "2026-01-02T03:04:05.678Z",
     }
     return entry | fields
 
 
-def store(config: Path, number: int, *entries: Any, folder: str = "-work", written: int | None = None) -> Path:
+def store(config: Path, number: int, *entries: Any, folder: str = "-project", written: int | None = None) -> Path:
     path = config / "projects" / folder / f"{session_id(number)}.jsonl"
     path.parent.mkdir(parents=True, exist_ok=True)
     lines = [
@@ -69,7 +69,7 @@ def test_a_row_shows_folder_title_and_time(tmp_path: Path) -> None:
         prompt("later", timestamp="2026-01-02T04:00:00Z"),
     )
     (row,) = list_page(tmp_path, None, None).sessions
-    assert (row.session_id, row.cwd, row.title) == (session_id(1), "/work", "fix the bug")
+    assert (row.session_id, row.cwd, row.title) == (session_id(1), "/project", "fix the bug")
     assert row.updated_at == "2026-01-02T04:00:00.000Z"
 
 
@@ -151,7 +151,7 @@ def test_first_prompt_larger_than_the_head(tmp_path: Path) -> None:
     """A prompt of many megabytes hides neither folder nor title: the folder is behind it in its line."""
     store(tmp_path, 1, prompt('say "hi"\n' + "é" * 3_000_000))
     store(tmp_path, 2, prompt([{"type": "text", "text": "look at " + "x" * 200_000}]))
-    page = list_page(tmp_path, "/work", None).sessions
+    page = list_page(tmp_path, "/project", None).sessions
     assert [row.title and row.title[:9] for row in page] == ["look at x", 'say "hi" ']
 
 
@@ -196,7 +196,7 @@ def test_files_that_are_no_sessions(tmp_path: Path) -> None:
     store(tmp_path, 4)
     store(tmp_path, 5, b"\xff\xfe\x00garbage", b"[1]", b'{"cwd":5}', b'{"cwd":"relative"}')
     store(tmp_path, 6, b"\x00" * 100_000)
-    folder = tmp_path / "projects" / "-work"
+    folder = tmp_path / "projects" / "-project"
     agent = store(tmp_path, 7, prompt())
     agent.rename(folder / "agent-123.jsonl")
     store(tmp_path, 8, prompt()).rename(folder / "notes.txt")
@@ -259,7 +259,7 @@ def test_delete_removes_the_session_and_its_companions(tmp_path: Path) -> None:
     store(tmp_path, 1, prompt())
     store(tmp_path, 1, prompt(), folder="-copy")
     store(tmp_path, 2, prompt())
-    companion = tmp_path / "projects" / "-work" / session_id(1) / "subagents"
+    companion = tmp_path / "projects" / "-project" / session_id(1) / "subagents"
     companion.mkdir(parents=True)
     (companion / "agent-1.jsonl").write_text("{}")
     (tmp_path / "projects" / "a-file").write_text("x")
@@ -283,7 +283,7 @@ def test_delete_does_not_follow_a_link(tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("x")
-    (tmp_path / "projects" / "-work" / session_id(1)).symlink_to(outside)
+    (tmp_path / "projects" / "-project" / session_id(1)).symlink_to(outside)
     delete(tmp_path, session_id(1))
     assert (outside / "kept").exists()
     assert not list(tmp_path.glob(f"projects/*/{session_id(1)}*"))
