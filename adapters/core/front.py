@@ -14,7 +14,7 @@ import anyio
 from anyio.abc import TaskGroup
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest
-from adapters.acp.errors import AcpError, InvalidRequest
+from adapters.acp.errors import AcpError, InvalidRequest, UnsupportedVersion
 from adapters.acp.handshake import ClientInfo, parse_initialize
 from adapters.acp.rpc import Connection, Transport
 from adapters.log import log
@@ -118,9 +118,12 @@ class Server:
     def _initialize(self, peer: Peer, params: Any) -> dict[str, Any]:
         if peer.client is not None and peer.settled:
             raise InvalidRequest("initialize may be repeated only before the first other request.")
-        client = parse_initialize(params, PROTOCOL_VERSIONS)
-        if peer.client is not None and client.protocol_version < peer.client.protocol_version:
-            raise InvalidRequest("A repeated initialize must not lower the protocol version.")
+        try:
+            client = parse_initialize(params, PROTOCOL_VERSIONS)
+        except UnsupportedVersion:
+            if peer.client is not None:
+                raise InvalidRequest("A repeated initialize must not ask for a lower protocol version.") from None
+            raise
         peer.client = client
         return {
             "protocolVersion": client.protocol_version,

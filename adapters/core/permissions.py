@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from adapters.acp.calls import OutgoingRequest
 from adapters.acp.errors import AcpError, ConnectionLost
-from adapters.acp.schema import dump
+from adapters.acp.schema import dump, selected_option
 from adapters.core.runtime import PermissionRequested
 
 
@@ -99,15 +99,7 @@ def _cancel(item: _Open) -> None:
 
 
 def _choice(question: PermissionRequested, result: Any) -> str | None:
-    if not isinstance(result, dict):
-        return None
-    outcome = cast(dict[str, Any], result).get("outcome")
-    if not isinstance(outcome, dict):
-        return None
-    fields = cast(dict[str, Any], outcome)
-    chosen = fields.get("optionId")
-    offered = {option.option_id for option in question.options}
-    return chosen if fields.get("outcome") == "selected" and isinstance(chosen, str) and chosen in offered else None
+    return selected_option(result, {option.option_id for option in question.options})
 
 
 def _params(session_id: str, question: PermissionRequested) -> dict[str, Any]:

@@ -468,7 +468,8 @@ def not_inserted(error: Exception) -> AcpError:
     if not isinstance(error, AcpError):
         log("prompt failed", error=type(error).__name__)
     known = as_acp_error(error)
-    return known if isinstance(known.data, dict) and "inserted" in known.data else known.with_data(inserted=False)
+    data: Mapping[str, Any] = known.data if isinstance(known.data, dict) else {}
+    return known if "inserted" in data else known.with_data(inserted=False)
 
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:

@@ -78,7 +78,9 @@ async def test_initialize_may_be_repeated_only_before_other_requests() -> None:
             assert error.data == {"requested": version, "supported": [2]}
         await client.initialize()
         await client.initialize()
-        assert isinstance(await outcome(client.initialize(version=1)), AcpError)
+        error = await outcome(client.initialize(version=1))
+        assert isinstance(error, AcpError)
+        assert error.code == -32600
         await client.list()
         error = await outcome(client.initialize())
         assert isinstance(error, AcpError)
