@@ -1,0 +1,57 @@
+"""Fixtures of the end-to-end suite. One model per module; a fresh home per test, or one agent for the tests that can share it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from adapters.scripted.server import ScriptedServer
+from adapters_tests.e2e.rig import Link, Rig, open_rig
+from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The product runs on asyncio only; the model and the shared agents outlive single tests."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session", params=RUNTIMES, ids=lambda runtime: runtime.name)
+def runtime(request: pytest.FixtureRequest) -> RuntimeUnderTest:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+async def model(runtime: RuntimeUnderTest) -> AsyncIterator[ScriptedServer]:
+    async with runtime.model() as server:
+        yield server
+
+
+@pytest.fixture
+async def rig(runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path: Path) -> AsyncIterator[Rig]:
+    """A home of this test's own."""
+    async with open_rig(runtime, model, tmp_path / "h") as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+async def shared_rig(
+    runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Rig]:
+    async with open_rig(runtime, model, tmp_path_factory.mktemp("shared") / "h") as fresh:
+        yield fresh
+
+
+@pytest.fixture(scope="module")
+async def shared(shared_rig: Rig) -> AsyncIterator[Link]:
+    """An agent that the tests of a module share; each makes its own session and texts."""
+    async with shared_rig.agent() as link:
+        yield link
+
+
+@pytest.fixture
+def text(request: pytest.FixtureRequest) -> str:
+    """A prompt text that no other test uses."""
+    return f"Prompt of {request.node.name}"
