@@ -102,9 +102,7 @@ async def _serve(open_server: Callable[[], AbstractAsyncContextManager[Server]],
         tasks.cancel_scope.cancel()
 
 
-async def _end_on_signal(
-    transport: _Input, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
-) -> None:
+async def _end_on_signal(transport: _Input, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
     with anyio.open_signal_receiver(*_ORDERLY) as signals:
         task_status.started()
         async for _ in signals:

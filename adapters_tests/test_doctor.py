@@ -1,0 +1,188 @@
+"""`acp-adapters doctor`: each finding, both forms of the report, and what it must never show."""
+
+import io
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from adapters import doctor
+from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, run_doctor
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def environ(tmp_path: Path, home: Path) -> dict[str, str]:
+    """A home in which everything is well, with a Claude Code that knows its version."""
+    home.mkdir()
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_CODE_EXECUTABLE": program(tmp_path, "echo 9.9.9")}
+
+
+def program(folder: Path, script: str) -> str:
+    path = folder / "claude"
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def finding(name: str, environ: dict[str, str]) -> Check:
+    return next(check for check in check_claude(environ) if check.name == name)
+
+
+def report(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, as_json: bool) -> tuple[int, str]:
+    monkeypatch.setattr(os, "environ", environ)
+    out = io.StringIO()
+    return run_doctor(["claude"], out, as_json=as_json), out.getvalue()
+
+
+# --- the findings ------------------------------------------------------------------------------------------------------
+
+
+def test_all_is_well(environ: dict[str, str]) -> None:
+    environ["ANTHROPIC_API_KEY"] = "sk-secret"
+    assert [check.status for check in check_claude(environ)] == [OK] * 5
+
+
+def test_it_names_the_program_and_where_it_was_found(environ: dict[str, str]) -> None:
+    path = environ["CLAUDE_CODE_EXECUTABLE"]
+    assert finding("program", environ) == Check("program", OK, f"{path} (from CLAUDE_CODE_EXECUTABLE)")
+    assert finding("version", environ) == Check("version", OK, "9.9.9")
+
+
+def test_a_program_that_is_not_there_would_not_work(environ: dict[str, str]) -> None:
+    environ["CLAUDE_CODE_EXECUTABLE"] = "/nowhere/claude"
+    check = finding("program", environ)
+    assert check.status == FAILED
+    assert "CLAUDE_CODE_EXECUTABLE" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        ("echo broken >&2; exit 3", "status 3: broken"),
+        ("exit 0", "status 0: no output"),
+        ("kill -9 $$", "status -9: no output"),
+        ("sleep 60 & exec sleep 60", "no answer to --version within 0.2 seconds"),
+    ],
+)
+def test_a_program_that_does_not_start_would_not_work(
+    environ: dict[str, str], tmp_path: Path, script: str, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded: a hanging program is killed, and what it started too (else this test would take a minute)."""
+    monkeypatch.setattr(doctor, "_VERSION_SECONDS", 0.2 if "sleep" in script else 20)
+    environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, script)
+    check = finding("version", environ)
+    assert check.status == FAILED
+    assert says in check.detail
+    assert check.remedy is not None
+    assert "CLAUDE_CODE_EXECUTABLE" in check.remedy
+
+
+def test_a_program_of_another_machine_would_not_work(environ: dict[str, str], tmp_path: Path) -> None:
+    path = tmp_path / "alien"
+    path.write_bytes(b"\x7fELF and nothing else")
+    path.chmod(0o755)
+    environ["CLAUDE_CODE_EXECUTABLE"] = str(path)
+    assert finding("version", environ).detail.startswith("it cannot be started: ")
+
+
+def test_output_of_a_program_cannot_forge_lines(environ: dict[str, str], tmp_path: Path) -> None:
+    environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, r"printf '1.0\033[2J\r  [ok] forged\nmore\n'")
+    assert finding("version", environ).detail == "1.0[2J"
+
+
+@pytest.mark.parametrize(
+    ("name", "variable"), [("session store", "CLAUDE_CONFIG_DIR"), ("lock folder", "XDG_STATE_HOME")]
+)
+def test_a_place_that_cannot_be_written_would_not_work(
+    environ: dict[str, str], tmp_path: Path, name: str, variable: str
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    environ[variable] = str(file)
+    check = finding(name, environ)
+    assert check.status == FAILED
+    assert str(file) in check.detail
+    assert (check.remedy or check.detail).count("set ") == 1
+
+
+def test_places_that_will_be_made_are_fine_and_not_made(environ: dict[str, str], home: Path) -> None:
+    check = finding("session store", environ)
+    assert check == Check("session store", OK, f"{home}/.claude/projects (will be made)")
+    assert not (home / ".claude").exists()
+
+
+def test_it_leaves_only_the_private_folder_of_the_locks(environ: dict[str, str], home: Path) -> None:
+    check_claude(environ)
+    left = [path for path in home.rglob("*") if not path.is_dir()]
+    assert left == []
+    locks = home / ".local/state/acp-adapters/claude"
+    assert stat.S_IMODE(locks.stat().st_mode) == 0o700
+
+
+# --- the login -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variable", ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"])
+def test_a_login_is_known_by_the_name_of_its_variable(environ: dict[str, str], variable: str) -> None:
+    environ[variable] = "sk-secret"
+    check = finding("login", environ)
+    assert check.status == OK
+    assert variable in check.detail
+    assert "sk-secret" not in repr(check)
+
+
+def test_a_login_is_known_by_its_file_which_is_not_read(environ: dict[str, str], home: Path) -> None:
+    credentials = home / ".claude" / ".credentials.json"
+    credentials.parent.mkdir()
+    os.mkfifo(credentials)  # reading it would block for ever
+    assert finding("login", environ).status == OK
+
+
+def test_no_sign_of_a_login_is_no_failure_but_says_what_to_do(environ: dict[str, str]) -> None:
+    check = finding("login", environ)
+    assert check.status == UNSURE
+    assert check.remedy is not None
+    assert f"{environ['CLAUDE_CODE_EXECUTABLE']} auth login" in check.remedy
+
+
+# --- the report ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_report_shows_no_secret(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, as_json: bool) -> None:
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN", "ANTHROPIC_BASE_URL"):
+        environ[name] = "sk-secret"
+    status, text = report(environ, monkeypatch, as_json=as_json)
+    assert status == 0
+    assert "sk-secret" not in text
+
+
+def test_the_text_has_a_line_per_finding_and_the_next_step(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environ["CLAUDE_CODE_EXECUTABLE"] = "/nowhere/claude"
+    status, text = report(environ, monkeypatch, as_json=False)
+    assert status == 1
+    assert text.count("\n  [no] program: ") == 1
+    assert "\n  [ok] session store: " in text
+    assert "\n  [??] login: " in text
+    assert "\n      -> to log in: " in text
+    assert text.endswith("It would not work yet: see the lines marked [no].\n")
+    text.encode("ascii")  # prints in every locale
+
+
+def test_the_json_says_the_same_for_programs(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    status, text = report(environ, monkeypatch, as_json=True)
+    value = json.loads(text)
+    assert (status, value["ok"], value["runtimes"]["claude"]["ok"]) == (0, True, True)
+    checks = value["runtimes"]["claude"]["checks"]
+    assert [check["name"] for check in checks] == ["program", "version", "session store", "lock folder", "login"]
+    assert [sorted(check) for check in checks[:4]] == [["detail", "name", "status"]] * 4
+    assert sorted(checks[4]) == ["detail", "name", "remedy", "status"]
