@@ -1,0 +1,7 @@
+"""`python -m adapters`: the same as the command `acp-adapters`."""
+
+import sys
+
+from adapters.cli import main
+
+sys.exit(main())

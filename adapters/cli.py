@@ -1,0 +1,224 @@
+"""The command `acp-adapters`: the only place that knows which runtimes there are.
+
+Owns commands, their exit statuses and what is printed for people. What a command needs is imported when it runs: an agent
+answers `initialize` before its models, its runtime's package or anything else heavy is loaded (D10).
+
+Exit status: 0 done, 1 it does not work here (one line says why and what to do), 2 the arguments make no sense.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from adapters import __version__
+from adapters.command_line import PROGRAM, Command, Grammar, Invocation, Option, UsageError
+
+if TYPE_CHECKING:
+    from anyio.abc import TaskGroup
+
+    from adapters.core.front import Server
+    from adapters.core.runtime import Features, Runtime
+
+_AGENT_OPTIONS: Final = (
+    Option(
+        "--scripted",
+        "answer from the script in FILE instead of a model: no account, no network, a home of its own",
+        "FILE",
+    ),
+    Option("--home", "with --scripted: keep that home in DIR (default: a temporary folder)", "DIR"),
+)
+
+_COMMANDS: Final = (
+    Command(
+        "claude",
+        "serve Claude Code to an ACP client over stdin and stdout",
+        "An ACP client starts this command; nothing but protocol is read from stdin and written to stdout, log lines go to"
+        "\nstderr. It ends when stdin ends, or on SIGTERM or SIGINT. All environment variables reach Claude Code.",
+        _AGENT_OPTIONS,
+    ),
+    Command(
+        "demo",
+        "show, offline and without an account, that a prompt sent twice is inserted once",
+        "Starts the real runtime against a scripted model on 127.0.0.1, in a temporary home.",
+        takes_runtime=True,
+    ),
+    Command(
+        "doctor",
+        "say what would be started and whether it can work here",
+        "Starts no session, sends nothing, and prints no secret. Exit status 1 means that something has to be done first.",
+        (Option("--json", "print the report as JSON"),),
+        takes_runtime=True,
+    ),
+)
+
+
+class CannotStartError(Exception):
+    """It does not work here; the message is one sentence that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Front:
+    """What this file knows of a runtime. All callables import what they need when they are called."""
+
+    title: str
+    check: Callable[[], None]
+    """Raises `CannotStartError` if the runtime is not installed."""
+    features: Callable[[], Features]
+    load: Callable[[TaskGroup, Mapping[str, str]], Runtime]
+    """The driver, for runtimes with this environment; its tasks run in the group."""
+    isolated: Callable[[Path, str], Mapping[str, str]]
+    """The environment of a runtime in the home DIR that talks to the scripted model at URL."""
+
+
+def _check_claude() -> None:
+    from adapters.claude.environment import find_claude, missing_text
+
+    if find_claude(os.environ) is None:
+        raise CannotStartError(missing_text(os.environ))
+
+
+def _claude_features() -> Features:
+    from adapters.claude.environment import FEATURES
+
+    return FEATURES
+
+
+def _load_claude(tasks: TaskGroup, environ: Mapping[str, str]) -> Runtime:
+    from adapters.claude.runtime import ClaudeRuntime
+
+    return ClaudeRuntime(tasks, environ)
+
+
+def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
+    from adapters.claude.environment import find_claude
+    from adapters.scripted.home import isolated_claude_home
+
+    found = find_claude(os.environ)
+    chosen = {} if found is None else {"CLAUDE_CODE_EXECUTABLE": str(found.path)}
+    return {**isolated_claude_home(home, base_url), **chosen}
+
+
+_FRONTS: Final[Mapping[str, _Front]] = {
+    "claude": _Front("Claude Code", _check_claude, _claude_features, _load_claude, _isolated_claude),
+}
+
+_GRAMMAR: Final = Grammar(
+    "Agents for clients of the Agent Client Protocol (ACP), with prompts that are safe to send again.",
+    _COMMANDS,
+    tuple(_FRONTS),
+    "Set-up of clients, environment variables and limits: README.md and docs/ of the project.",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit status. Raises nothing but `SystemExit`."""
+    try:
+        asked = _GRAMMAR.parse(sys.argv[1:] if arguments is None else arguments)
+        return _run(asked)
+    except UsageError as error:
+        return _complain(str(error), 2)
+    except CannotStartError as error:
+        return _complain(str(error), 1)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `acp-adapters --help | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+
+
+def _run(asked: Invocation) -> int:
+    match asked.command:
+        case "version":
+            print(f"{PROGRAM} {__version__}", flush=True)
+            return 0
+        case "help":
+            print(_GRAMMAR.help(asked.topic), end="", flush=True)
+            return 0
+        case "demo":
+            return _demo(_runtimes(asked))
+        case "doctor":
+            from adapters.doctor import run_doctor
+
+            return run_doctor(_runtimes(asked), sys.stdout, as_json="json" in asked.options)
+        case name:
+            return _serve(_FRONTS[name], name, asked.options)
+
+
+def _runtimes(asked: Invocation) -> Sequence[str]:
+    return tuple(_FRONTS) if asked.runtime is None else (asked.runtime,)
+
+
+def _demo(runtimes: Sequence[str]) -> int:
+    import anyio
+
+    from adapters.demo import run_demo
+
+    for name in runtimes:
+        _FRONTS[name].check()
+    return anyio.run(run_demo, runtimes, sys.stdout)
+
+
+def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
+    script, home = options.get("scripted"), options.get("home")
+    if home is not None and script is None:
+        raise UsageError("--home is for --scripted FILE only")
+    front.check()
+    if sys.stdin is not None and sys.stdin.isatty():
+        text = (
+            f"{name}: waiting for an ACP client on stdin (Ctrl-C ends it); try  {PROGRAM} demo {name}  for a first look"
+        )
+        _complain(text, 0)
+    from adapters.process import leave, run
+
+    return leave(
+        run(lambda: _open(front, os.environ)) if script is None else _serve_scripted(front, Path(script), home)
+    )
+
+
+@asynccontextmanager
+async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Server]:
+    import anyio
+
+    from adapters.core.front import AgentInfo, serve
+
+    info = AgentInfo(PROGRAM, front.title, __version__)
+    async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
+        async with serve(lambda: front.load(tasks, environ), front.features(), info) as server:
+            yield server
+        tasks.cancel_scope.cancel()
+
+
+def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
+    import tempfile
+
+    from adapters.process import run
+    from adapters.scripted import Script, ScriptedModel, ScriptError, load_script
+
+    try:
+        script: Script = load_script(file)
+    except ScriptError as error:
+        raise UsageError(f"--scripted: {error}") from None
+
+    @asynccontextmanager
+    async def open_scripted(folder: Path) -> AsyncGenerator[Server]:
+        async with ScriptedModel(script) as model, _open(front, front.isolated(folder, model.base_url)) as server:
+            yield server
+
+    if home is not None:
+        return run(lambda: open_scripted(Path(home)))
+    with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-", ignore_cleanup_errors=True) as folder:
+        return run(lambda: open_scripted(Path(folder)))
+
+
+def _complain(text: str, status: int) -> int:
+    try:
+        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
+    except OSError:
+        return status
+    return status

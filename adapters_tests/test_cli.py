@@ -1,0 +1,185 @@
+"""The command `acp-adapters` as a user or a client meets it: what it prints, where, and its exit status."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import anyio
+import pytest
+
+import adapters
+from adapters import cli
+from adapters.acp.framing import LineDecoder
+from adapters.client.process import AgentProcess, start_agent
+
+ROOT = Path(adapters.__file__).parents[1]
+COMMAND = [sys.executable, "-m", "adapters"]
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    """Nothing of the user's; a Claude Code that is found but says nothing."""
+    stub = tmp_path / "claude"
+    stub.write_text("#!/bin/sh\nexit 1\n")
+    stub.chmod(0o755)
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PYTHONPATH": str(ROOT),
+        "CLAUDE_CODE_EXECUTABLE": str(stub),
+    }
+
+
+def ran(environ: dict[str, str], *arguments: str, data: bytes = b"") -> tuple[int, str, str]:
+    command = [*COMMAND, *arguments]
+    result = subprocess.run(command, input=data, capture_output=True, env=environ, timeout=60, check=False)
+    return result.returncode, result.stdout.decode(), result.stderr.decode()
+
+
+# --- for people --------------------------------------------------------------------------------------------------------
+
+
+def test_version_goes_to_stdout(environ: dict[str, str]) -> None:
+    assert ran(environ, "--version") == (0, f"acp-adapters {adapters.__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["claude", "--help"], ["demo", "-h"], ["doctor", "--help"]])
+def test_help_goes_to_stdout(environ: dict[str, str], arguments: list[str]) -> None:
+    status, out, err = ran(environ, *arguments)
+    assert (status, err) == (0, "")
+    assert out.startswith("usage: acp-adapters")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["codecs"],
+        ["--nope"],
+        ["claude", "--nope"],
+        ["claude", "--home", "x"],
+        ["demo", "emacs"],
+        ["doctor", "--home"],
+    ],
+)
+def test_arguments_without_sense_are_one_line_and_status_2(environ: dict[str, str], arguments: list[str]) -> None:
+    status, out, err = ran(environ, *arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("acp-adapters: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("command", [["claude"], ["demo"], ["demo", "claude"]])
+def test_a_missing_runtime_names_the_install_command(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)  # as if it were not installed
+    monkeypatch.delenv("CLAUDE_CODE_EXECUTABLE", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert cli.main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.count("\n") == 1
+    assert "pip install 'acp-adapters[claude]'" in printed.err
+
+
+def test_a_chosen_runtime_that_is_not_there_is_named(environ: dict[str, str]) -> None:
+    status, out, err = ran({**environ, "CLAUDE_CODE_EXECUTABLE": "/nowhere/claude"}, "claude")
+    assert (status, out) == (1, "")
+    assert "CLAUDE_CODE_EXECUTABLE" in err
+    assert err.count("\n") == 1
+
+
+def test_a_script_that_cannot_be_read_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:
+    status, out, err = ran(environ, "claude", "--scripted", str(tmp_path / "no.json"))
+    assert (status, out) == (2, "")
+    assert err.startswith("acp-adapters: --scripted: ")
+    assert err.count("\n") == 1
+
+
+def test_a_closed_stdout_is_no_traceback(environ: dict[str, str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as broken:
+        command = [*COMMAND, "--help"]
+        result = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE, env=environ, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (1, b"")
+
+
+@pytest.mark.anyio
+async def test_in_a_terminal_it_says_what_it_waits_for(environ: dict[str, str]) -> None:
+    ours, its = os.openpty()
+    command = [*COMMAND, "claude"]
+    process = await anyio.open_process(command, stdin=its, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
+    os.close(its)
+    try:
+        assert process.stderr is not None
+        with anyio.fail_after(30):
+            assert b"waiting for an ACP client" in await process.stderr.receive()
+            os.write(ours, b"\x04")
+            assert await process.wait() == 0
+    finally:
+        os.close(ours)
+        if process.returncode is None:
+            process.kill()
+        await process.aclose()
+
+
+# --- for clients ---------------------------------------------------------------------------------------------------------
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": 2, "info": {"name": "test", "version": "1"}, "capabilities": {}},
+}
+
+
+async def initialized(agent: AgentProcess) -> dict[str, object]:
+    await agent.transport.send(json.dumps(INITIALIZE).encode() + b"\n")
+    decoder = LineDecoder()
+    with anyio.fail_after(30):
+        while data := await agent.transport.receive():
+            for line in decoder.feed(data):
+                assert isinstance(line, bytes)
+                return json.loads(line)
+    raise AssertionError(f"no answer: {agent.stderr}")
+
+
+def test_an_empty_stdin_is_a_clean_end(environ: dict[str, str]) -> None:
+    """STDIO-11: what agent registries try first."""
+    assert ran(environ, "claude") == (0, "", "")
+
+
+@pytest.mark.anyio
+async def test_it_introduces_itself(environ: dict[str, str]) -> None:
+    async with start_agent([*COMMAND, "claude"], env=environ) as agent:
+        result = (await initialized(agent))["result"]
+        assert isinstance(result, dict)
+        assert result["protocolVersion"] == 2
+        assert result["info"] == {"name": "acp-adapters", "title": "Claude Code", "version": adapters.__version__}
+        assert "session" in result["capabilities"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
+async def test_it_ends_in_silence(environ: dict[str, str], number: signal.Signals | None) -> None:
+    """STDIO-14: a signal is the end of input; status 0, nothing on stderr."""
+    async with start_agent([*COMMAND, "claude"], env=environ) as agent:
+        await initialized(agent)
+        if number is None:
+            await agent.transport.aclose()
+        else:
+            agent.signal(number)
+        assert await agent.wait() == 0
+        assert agent.stderr == ""
+
+
+def test_noise_on_stdin_is_answered_and_the_end_is_clean(environ: dict[str, str]) -> None:
+    """STDIO-6, STDIO-7: stdout holds protocol and nothing else."""
+    status, out, _ = ran(environ, "claude", data=b"garbage\n\n[]\n")
+    assert status == 0
+    assert [json.loads(line)["error"]["code"] for line in out.splitlines()] == [-32700, -32600]

@@ -1,0 +1,85 @@
+"""What the documents promise is there: commands, examples, links, error codes."""
+
+import re
+import uuid
+from pathlib import Path
+
+import pytest
+
+from adapters import cli
+from adapters.acp.errors import BY_CODE
+from adapters.core.submissions import derived_id
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted(ROOT.glob("docs/*.md")),
+    ROOT / "bench/README.md",
+]
+
+
+def anchors(page: Path) -> set[str]:
+    """The link targets that headings make."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith("https://"):
+            continue
+        name, _, anchor = target.partition("#")
+        linked = (page.parent / name).resolve() if name else page
+        assert linked.is_file(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+def test_the_readme_has_exactly_two_commands_that_do_everything() -> None:
+    """`.ci/run` runs the second one as it stands there."""
+    blocks = re.findall(
+        r"^```sh (\w+)\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    assert [(name, text.count("\n")) for name, text in blocks] == [("demo", 1), ("tests", 1)]
+    assert blocks[0][1].strip().endswith("/acp-adapters demo claude")
+    assert blocks[1][1].strip().endswith("/python -m pytest")
+    assert "^```sh tests$" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def commands(page: Path) -> list[str]:
+    """What stands after `acp-adapters` in inline code and at the end of a shell line, without placeholders and comments."""
+    text = page.read_text(encoding="utf-8")
+    inline = re.findall(r"`acp-adapters ([^`:]+)`", text)
+    lines = re.findall(
+        r"^(?:.*&& )?(?:\S*/)?acp-adapters ([^:#\n]+)",
+        "\n".join(re.findall(r"^```sh.*?^```", text, re.MULTILINE | re.DOTALL)),
+        re.MULTILINE,
+    )
+    return [words for words in inline + lines if "COMMAND" not in words]
+
+
+def test_every_command_in_the_documents_is_understood() -> None:
+    found = [words for page in PAGES for words in commands(page)]
+    assert len(found) > 15
+    for words in found:
+        cli._GRAMMAR.parse(words.split())  # raises for what does not exist
+
+
+def test_the_example_of_a_message_id_is_right() -> None:
+    """ADP-1, ADP-12: the documented derivation is the one in use."""
+    text = (ROOT / "docs/idempotent-prompts.md").read_text(encoding="utf-8")
+    matched = re.search(r'uuid5\(UUID\("([^"]+)"\), "([^"]+)"\)', text)
+    assert matched is not None
+    session_id, key = matched.groups()
+    message_id = derived_id(session_id, key)
+    assert message_id == str(uuid.uuid5(uuid.UUID(session_id), key))
+    assert f'"result":{{"messageId":"{message_id}"}}' in text
+    assert text.count(session_id) >= 2
+    assert text.count(key) >= 3
+
+
+def test_every_error_code_is_explained_to_client_authors() -> None:
+    text = (ROOT / "docs/idempotent-prompts.md").read_text(encoding="utf-8")
+    assert set(BY_CODE) <= {int(code) for code in re.findall(r"-32\d{3}", text)}
