@@ -1,8 +1,8 @@
 """What a session's prompts and turns come to: a pure state machine over Claude Code's signals.
 
 Owns the one open submission and the foreground work. No I/O, no clock: it takes signals and what was found in the stored
-session, and gives effects: events for the core, in order, and things for the session to do. Measured facts behind each row:
-docs/claude-code.md.
+session, and gives effects: events for the core, in order, and things for the session to do. The rows follow what Claude Code
+2.1.332 was measured to do.
 
 The open submission (at most one, D3). Its outcome is delivered exactly once; then there is none.
 
@@ -76,11 +76,23 @@ class Stage(Enum):
     CHECKING = "checking"
 
 
+@dataclass(slots=True, eq=False)
+class Open:
+    """The open submission. Whoever waits for something of it holds it, not its id: the id may be submitted again."""
+
+    message_id: str
+    stage: Stage = Stage.PREPARING
+    withdrawing: bool = False
+    reason: Reason = "ended"
+    quiet: bool = False
+    """Its turn was aborted before anything was said."""
+
+
 @dataclass(frozen=True, slots=True)
 class Look:
     """Look into the stored session, then call `looked`: the open submission is decided by what is there."""
 
-    message_id: str
+    submission: Open
     patient: bool = False
     """It should be there, if only a moment later."""
 
@@ -89,7 +101,7 @@ class Look:
 class Withdraw:
     """Ask the CLI to take the prompt back; a confirmation comes as `withdrawn`, or as a signal."""
 
-    message_id: str
+    submission: Open
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,18 +117,6 @@ class FinishTools:
 
 
 Effect = Event | Look | Withdraw | Interrupt | FinishTools
-
-
-@dataclass(slots=True)
-class Open:
-    """The open submission."""
-
-    message_id: str
-    stage: Stage = Stage.PREPARING
-    withdrawing: bool = False
-    reason: Reason = "ended"
-    quiet: bool = False
-    """Its turn was aborted before anything was said."""
 
 
 @dataclass(slots=True)
@@ -149,46 +149,40 @@ class Turns:
         """Whether this process would never run the id (D5)."""
         return message_id in self._burnt
 
-    def find(self, message_id: str) -> Open | None:
-        """The open submission, if it is this one."""
-        return self.open if self.open and self.open.message_id == message_id else None
-
-    def is_open(self, message_id: str) -> bool:
-        """Whether this submission waits for its outcome."""
-        return self.find(message_id) is not None
-
     # --- what the session does -----------------------------------------------------------------------------------------
 
-    def submit(self, message_id: str) -> None:
+    def submit(self, message_id: str) -> Open:
         """A submission opens. The caller has made sure that none is open."""
         self.open = Open(message_id)
+        return self.open
 
-    def sent(self, message_id: str) -> None:
+    def sent(self, submission: Open) -> None:
         """It is written to the process."""
-        if (submission := self.find(message_id)) and submission.stage is Stage.PREPARING:
+        if submission is self.open and submission.stage is Stage.PREPARING:
             submission.stage = Stage.SENT
 
     def withdraw(self, message_id: str) -> list[Effect]:
         """Somebody asks to take it back. Once the CLI has begun with it, the truth has to be waited for (D5)."""
-        if not self.open or self.open.message_id != message_id:
+        submission = self.open
+        if not submission or submission.message_id != message_id:
             return []
-        self.open.withdrawing = True
-        if self.open.stage is Stage.PREPARING:
+        submission.withdrawing = True
+        if submission.stage is Stage.PREPARING:
             return self._fail(None)
-        return [Withdraw(message_id)] if self.open.stage in (Stage.SENT, Stage.QUEUED) else []
+        return [Withdraw(submission)] if submission.stage in (Stage.SENT, Stage.QUEUED) else []
 
-    def withdrawn(self, message_id: str) -> list[Effect]:
+    def withdrawn(self, submission: Open) -> list[Effect]:
         """The CLI confirmed that it will not run."""
-        if not self.open or self.open.message_id != message_id:
+        if submission is not self.open:
             return []
-        if self.open.stage in (Stage.TAKEN, Stage.CHECKING):
+        if submission.stage in (Stage.TAKEN, Stage.CHECKING):
             return self._check("dropped")  # it had begun with it: the stored session knows how far
-        self._burnt.add(message_id)
+        self._burnt.add(submission.message_id)
         return self._fail(None)
 
-    def failed(self, message_id: str, error: AcpError) -> list[Effect]:
+    def failed(self, submission: Open, error: AcpError) -> list[Effect]:
         """It could not be handed over."""
-        return self._fail(error) if self.is_open(message_id) else []
+        return self._fail(error) if submission is self.open else []
 
     def interrupt(self) -> list[Effect]:
         """Somebody asks to stop the work."""
@@ -197,38 +191,30 @@ class Turns:
         self.interrupting = True
         return [Interrupt()]
 
-    def overdue(self, message_id: str) -> list[Effect]:
+    def overdue(self, submission: Open) -> list[Effect]:
         """The process is alive, answers, and has had no word for this prompt for too long."""
-        if not self.open or self.open.message_id != message_id:
-            return []
-        if self.open.stage is Stage.SENT:
+        if submission is self.open and submission.stage is Stage.SENT:
             return self._check("skipped")
-        if self.open.stage is Stage.TAKEN and not self._work:
+        if submission is self.open and submission.stage is Stage.TAKEN and not self._work:
             return self._check("dropped")
         return []
 
-    def looked(self, message_id: str, *, found: bool) -> list[Effect]:
+    def looked(self, submission: Open, *, found: bool) -> list[Effect]:
         """The result of a look into the stored session, complete at a moment after the signal that asked for it."""
-        submission = self.open
-        if not submission or submission.message_id != message_id:
+        if submission is not self.open:
             return []
         if found:
             return self._inserted()
         if submission.stage is not Stage.CHECKING:
             return []
-        match submission.reason:
-            case "ended" if not submission.quiet:
-                self.open = None
-                return [PromptLiveOnly(message_id)]
-            case "ended":
-                self._burnt.add(message_id)
-                return self._fail(None)
-            case "dropped" if submission.withdrawing or self.interrupting or self.closing:
-                self._burnt.add(message_id)
-                return self._fail(None)
-            case _:
-                self._burnt.add(message_id)
-                return self._fail(InternalError(f"Claude Code {submission.reason} the prompt; send it again."))
+        if submission.reason == "ended" and not submission.quiet:
+            self.open = None
+            return [PromptLiveOnly(submission.message_id)]
+        self._burnt.add(submission.message_id)
+        wanted = submission.withdrawing or self.interrupting or self.closing
+        if submission.reason == "ended" or (submission.reason == "dropped" and wanted):
+            return self._fail(None)
+        return self._fail(InternalError(f"Claude Code {submission.reason} the prompt; send it again."))
 
     def started_process(self) -> None:
         """A fresh process: it has burnt no ids."""
@@ -291,7 +277,7 @@ class Turns:
             if state == "queued":
                 submission.stage = Stage.QUEUED
             elif state == "cancelled" and submission.withdrawing:
-                return self.withdrawn(message_id)
+                return self.withdrawn(submission)
             elif state in ("cancelled", "completed"):
                 return self._check("dropped")
         return []
@@ -351,7 +337,7 @@ class Turns:
         assert self.open is not None  # noqa: S101 - the callers have looked
         self.open.stage = Stage.CHECKING
         self.open.reason = reason
-        return [Look(self.open.message_id, patient=reason == "ended")]
+        return [Look(self.open, patient=reason == "ended")]
 
     def _inserted(self) -> list[Effect]:
         assert self.open is not None  # noqa: S101 - the callers have looked

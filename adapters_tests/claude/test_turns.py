@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from adapters.acp.errors import AcpError, InternalError
 from adapters.claude.frames import Blocked, Echo, Lifecycle, Spoke, Stored, TurnBegan, TurnEnded
-from adapters.claude.turns import FinishTools, Interrupt, Look, Turns, Withdraw
+from adapters.claude.turns import FinishTools, Interrupt, Look, Open, Turns, Withdraw
 from adapters.core.runtime import (
     PromptFailed,
     PromptInserted,
@@ -38,9 +38,13 @@ def aborted(*message_ids: str) -> TurnEnded:
 
 def sent(message_id: str = A, turns: Turns | None = None) -> Turns:
     turns = turns or Turns()
-    turns.submit(message_id)
-    turns.sent(message_id)
+    turns.sent(turns.submit(message_id))
     return turns
+
+
+def opened(turns: Turns) -> Open:
+    assert turns.open is not None
+    return turns.open
 
 
 def taken(message_id: str = A) -> Turns:
@@ -80,33 +84,40 @@ def test_a_folded_prompt_joins_the_running_work_and_shares_its_end() -> None:
 def test_an_unwritable_store_makes_the_prompt_live_only_at_the_end_of_its_work() -> None:
     """D2, KEY-43: inserted, not retained."""
     turns = taken()
+    submission = opened(turns)
     turns.take(Spoke())
-    assert turns.take(ended(A)) == [WorkEnded("end_turn"), Look(A, patient=True)]
-    assert turns.looked(A, found=False) == [PromptLiveOnly(A)]
+    assert turns.take(ended(A)) == [WorkEnded("end_turn"), Look(submission, patient=True)]
+    assert turns.looked(submission, found=False) == [PromptLiveOnly(A)]
 
 
 def test_a_prompt_found_in_the_store_needs_no_mirror() -> None:
     turns = taken()
+    submission = opened(turns)
     turns.take(ended(A))
-    assert turns.looked(A, found=True) == [PromptInserted(A)]
-    assert turns.looked(A, found=True) == []
+    assert turns.looked(submission, found=True) == [PromptInserted(A)]
+    assert turns.looked(submission, found=True) == []
 
 
 def test_a_prompt_aborted_before_anything_was_said_and_stored_is_not_inserted() -> None:
     turns = taken()
+    submission = opened(turns)
     turns.interrupt()
-    assert turns.take(aborted(A))[1:] == [WorkEnded("cancelled", None, interrupted=True), Look(A, patient=True)]
-    assert turns.looked(A, found=False) == [PromptFailed(A, None)]
+    assert turns.take(aborted(A))[1:] == [
+        WorkEnded("cancelled", None, interrupted=True),
+        Look(submission, patient=True),
+    ]
+    assert turns.looked(submission, found=False) == [PromptFailed(A, None)]
     assert turns.must_restart(A)
 
 
 def test_a_withdrawn_prompt_fails_without_error_and_is_burnt_until_the_process_is_new() -> None:
     """D5, E52."""
     turns = sent()
+    submission = opened(turns)
     turns.take(Lifecycle(A, "queued"))
-    assert turns.withdraw(A) == [Withdraw(A)]
+    assert turns.withdraw(A) == [Withdraw(submission)]
     assert turns.take(Lifecycle(A, "cancelled")) == [PromptFailed(A, None)]
-    assert turns.withdrawn(A) == []
+    assert turns.withdrawn(submission) == []
     assert turns.must_restart(A)
     turns.started_process()
     assert not turns.must_restart(A)
@@ -128,16 +139,18 @@ def test_a_prompt_that_was_begun_is_not_withdrawn_but_awaited() -> None:
 
 def test_a_confirmed_withdrawal_of_a_begun_prompt_is_decided_by_the_store() -> None:
     turns = taken()
+    submission = opened(turns)
     turns.withdraw(A)
-    assert turns.withdrawn(A) == [Look(A)]
-    assert turns.looked(A, found=False) == [PromptFailed(A, None)]
+    assert turns.withdrawn(submission) == [Look(submission)]
+    assert turns.looked(submission, found=False) == [PromptFailed(A, None)]
 
 
 def test_a_prompt_dropped_unasked_is_an_error_not_a_success() -> None:
     turns = sent()
+    submission = opened(turns)
     turns.take(Lifecycle(A, "queued"))
-    assert turns.take(Lifecycle(A, "cancelled")) == [Look(A)]
-    [failed] = turns.looked(A, found=False)
+    assert turns.take(Lifecycle(A, "cancelled")) == [Look(submission)]
+    [failed] = turns.looked(submission, found=False)
     assert isinstance(failed, PromptFailed)
     assert isinstance(failed.error, AcpError)
 
@@ -169,17 +182,19 @@ def test_a_hook_that_blocks_a_folded_prompt_leaves_the_work_running() -> None:
 def test_a_skipped_id_never_hangs(stage: str) -> None:
     """A burnt or known id gives an echo only, or nothing at all."""
     turns = sent()
-    effects = turns.take(Echo(A)) if stage == "echo" else turns.overdue(A)
-    assert effects == [Look(A)]
-    assert isinstance(turns.looked(A, found=False)[0], PromptFailed)
+    submission = opened(turns)
+    effects = turns.take(Echo(A)) if stage == "echo" else turns.overdue(submission)
+    assert effects == [Look(submission)]
+    assert isinstance(turns.looked(submission, found=False)[0], PromptFailed)
     assert turns.must_restart(A)
 
 
 def test_a_known_id_after_a_restart_is_found_in_the_store() -> None:
     """The CLI answers echo and `completed` without a result."""
     turns = sent()
-    assert turns.take(Lifecycle(A, "completed")) == [Look(A)]
-    assert turns.looked(A, found=True) == [PromptInserted(A)]
+    submission = opened(turns)
+    assert turns.take(Lifecycle(A, "completed")) == [Look(submission)]
+    assert turns.looked(submission, found=True) == [PromptInserted(A)]
 
 
 def test_an_interrupt_that_came_before_the_turn_is_sent_again() -> None:
@@ -217,7 +232,13 @@ def test_work_that_nobody_asked_for_has_its_own_bracket() -> None:
 def test_a_result_is_enough_where_the_frames_before_it_are_unknown() -> None:
     """D11."""
     turns = sent()
-    assert turns.take(ended(A)) == [WorkStarted(), PromptTaken(A), WorkEnded("end_turn"), Look(A, patient=True)]
+    submission = opened(turns)
+    assert turns.take(ended(A)) == [
+        WorkStarted(),
+        PromptTaken(A),
+        WorkEnded("end_turn"),
+        Look(submission, patient=True),
+    ]
 
 
 def test_death_decides_the_open_prompt_by_the_store_and_ends_the_work() -> None:
@@ -244,9 +265,9 @@ def test_death_of_an_interrupted_process_is_a_cancellation() -> None:
 
 def test_a_prompt_that_was_not_written_yet_survives_the_death_of_the_process() -> None:
     turns = Turns()
-    turns.submit(A)
+    submission = turns.submit(A)
     assert turns.died(DEAD, found=False) == []
-    assert turns.is_open(A)
+    assert turns.open is submission
 
 
 # --- every sequence ---------------------------------------------------------------------------------------------------
@@ -293,7 +314,7 @@ class AnySequence(RuleBasedStateMachine):
                     assert self.working
                 case _:
                     assert isinstance(effect, (Look, Withdraw))
-                    assert not self.outcome[effect.message_id]
+                    assert effect.submission is self.turns.open
 
     @precondition(lambda self: self.turns.open is None)
     @rule(write=st.booleans())
@@ -301,9 +322,9 @@ class AnySequence(RuleBasedStateMachine):
         self.count += 1
         self.current = f"s{self.count}"
         self.outcome[self.current] = []
-        self.turns.submit(self.current)
+        self.submission = self.turns.submit(self.current)
         if write:
-            self.turns.sent(self.current)
+            self.turns.sent(self.submission)
 
     @precondition(lambda self: self.current)
     @rule(state=st.sampled_from(["queued", "started", "completed", "cancelled", "novel"]))
@@ -352,16 +373,16 @@ class AnySequence(RuleBasedStateMachine):
             case "withdraw":
                 self.check(self.turns.withdraw(current))
             case "withdrawn":
-                self.check(self.turns.withdrawn(current))
+                self.check(self.turns.withdrawn(self.submission))
             case "overdue":
-                self.check(self.turns.overdue(current))
+                self.check(self.turns.overdue(self.submission))
             case _:
                 self.check(self.turns.interrupt())
 
     @precondition(lambda self: self.current)
     @rule()
     def look(self) -> None:
-        self.check(self.turns.looked(self.current or "", found=self.current in self.evidence))
+        self.check(self.turns.looked(self.submission, found=self.current in self.evidence))
 
     @rule()
     def die(self) -> None:
@@ -375,7 +396,7 @@ class AnySequence(RuleBasedStateMachine):
     def agrees(self) -> None:
         assert self.working == self.turns.working
         for message_id, outcomes in self.outcome.items():
-            assert bool(outcomes) != self.turns.is_open(message_id)
+            assert bool(outcomes) == (not self.turns.open or self.turns.open.message_id != message_id)
 
 
 AnySequence.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)

@@ -1,0 +1,113 @@
+"""Claude Code behind the port: sessions made, opened, listed and deleted.
+
+Owns the order in which a session becomes active: lock, end of predecessors, look into the store, process. Knows no frame.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Final
+from uuid import uuid4
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from adapters.acp.errors import InternalError, ResourceNotFound
+from adapters.claude import sessions
+from adapters.claude.environment import FEATURES, config_dir
+from adapters.claude.launch import Launcher
+from adapters.claude.lock import SessionLock, lock_session
+from adapters.claude.session import ClaudeSession
+from adapters.claude.state import state_folder
+from adapters.core.runtime import EventSink, Features, SessionPage, SessionSetup
+
+_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Session ids of Claude Code. With another text, `--resume` searches titles."""
+
+_LOCK_BOUND: Final = 2.0
+"""Seconds to wait for an agent that is going away; it ends within one."""
+
+
+class ClaudeRuntime:
+    """All sessions of Claude Code in this process. `tasks` must outlive them: `aclose` comes before its end."""
+
+    features: Features = FEATURES
+
+    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None) -> None:
+        self._tasks = tasks
+        self._environ = dict(os.environ if environ is None else environ)
+        self._sessions: set[ClaudeSession] = set()
+
+    async def new_session(self, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
+        """A session under a fresh id, with its process started. Raises `AcpError` that says why it cannot start."""
+        launcher = Launcher(self._environ, state_folder(self._environ))
+        session_id = str(uuid4())
+        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        return await self._activate(session_id, setup, sink, launcher, lock)
+
+    async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
+        """A stored session made active: nobody else works on it, and nothing of a crashed agent does (D6).
+
+        Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
+        """
+        if not _SESSION_ID.fullmatch(session_id):
+            raise ResourceNotFound(session_id)
+        launcher = Launcher(self._environ, state_folder(self._environ))
+        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        try:
+            await launcher.end_predecessors(session_id)
+            await _require_stored(launcher, session_id)
+        except BaseException:
+            lock.release()
+            raise
+        return await self._activate(session_id, setup, sink, launcher, lock)
+
+    async def _activate(
+        self, session_id: str, setup: SessionSetup, sink: EventSink, launcher: Launcher, lock: SessionLock
+    ) -> ClaudeSession:
+        session = ClaudeSession(session_id, setup, sink, launcher, lock)
+        with anyio.CancelScope(shield=True):
+            await self._tasks.start(session.host)
+        self._sessions.add(session)
+        try:
+            await session.start()
+        except BaseException:
+            self._sessions.discard(session)
+            await session.close()
+            raise
+        return session
+
+    async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
+        """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not ours."""
+        return await to_thread.run_sync(sessions.list_page, config_dir(self._environ), cwd, cursor)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a stored session; a missing one is success. Raises `AcpError` that names an agent that has it active."""
+        if not _SESSION_ID.fullmatch(session_id):
+            return
+        launcher = Launcher(self._environ, state_folder(self._environ))
+        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        try:
+            await launcher.end_predecessors(session_id)
+            await to_thread.run_sync(sessions.delete, config_dir(self._environ), session_id)
+        finally:
+            lock.release()
+
+    async def aclose(self) -> None:
+        """Close what is still active, all at once."""
+        async with anyio.create_task_group() as tasks:
+            for session in self._sessions:
+                tasks.start_soon(session.close)
+        self._sessions.clear()
+
+
+async def _require_stored(launcher: Launcher, session_id: str) -> None:
+    try:
+        path = await to_thread.run_sync(launcher.transcript, session_id)
+    except OSError as error:
+        raise InternalError(f"Stored sessions cannot be read: {error.strerror}.") from None
+    if path is None:
+        raise ResourceNotFound(session_id)

@@ -1,0 +1,585 @@
+"""One active session of Claude Code: drives its process, its store and its clocks for the state machine in `turns`.
+
+Owns when the process starts, is replaced and ends, and every bound on waiting for it. What a signal means for a prompt is
+decided in `turns`; how a frame looks to a client, in `updates`; what is stored, in `transcript`.
+
+The process of a session:
+
+    state     why                                          leaves by
+    --------  -------------------------------------------  -------------------------------------------------------------
+    none      not started yet, or it died                  starting: at new and resume, and before the next prompt
+    starting  spawned; `initialize` is not answered        live: answered; none: refused, died, or 20 s passed (an error)
+    live      frames are read, prompts are written         none: it died; starting: replaced while idle, because the next
+                                                           prompt's id is burnt in it (D5), or because the stored session
+                                                           holds entries that it did not announce (D6)
+    closed    for good                                     -
+
+When it dies, at any time, one path runs (`_lost`): nothing of it is left alive, the stored session is read, and the machine
+decides the open submission and ends the work (D7). What must be killed takes the same path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskStatus
+
+from adapters.acp.errors import AcpError, InternalError, as_acp_error
+from adapters.acp.schema import AvailableCommand, ContentBlock, Notice, SessionUpdate
+from adapters.claude import commands, orphans
+from adapters.claude.frames import (
+    AskedOther,
+    AskedPermission,
+    AskWithdrawn,
+    Stored,
+    TurnBegan,
+    TurnEnded,
+    control_error,
+    control_success,
+    signal_of,
+    user_frame,
+)
+from adapters.claude.launch import Launcher, start_error
+from adapters.claude.lock import SessionLock
+from adapters.claude.permissions import Ask, ask_of, denied
+from adapters.claude.process import ClaudeProcess, ControlError
+from adapters.claude.prompts import to_content
+from adapters.claude.shapes import as_list, as_mapping, as_text
+from adapters.claude.transcript import Transcript
+from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
+from adapters.claude.updates import Translator, replay
+from adapters.core import runtime as port
+from adapters.log import log
+
+INTERRUPT_BOUND: Final = 5.0
+"""Seconds in which an interrupt must end the work, before the process is ended instead (D7)."""
+_INTERRUPT_AGAIN: Final = 1.0
+_MIRROR_BOUND: Final = 0.3
+"""Seconds for the announcement of an entry that is already in the file (measured: within 10 ms)."""
+_LOOK_BOUND: Final = 1.0
+"""Seconds for an entry that should be stored; the CLI writes its pending lines before a result."""
+_LOOK_EVERY: Final = 0.1
+_WATCH_EVERY: Final = 2.0
+_ANSWER_BOUND: Final = 10.0
+"""Seconds in which a process that is alive answers a control request (measured: 1 to 21 ms, also in mid-turn)."""
+_SKIPPED_AFTER: Final = 5
+"""Rounds without a word for a prompt, from a process that answers, until it counts as skipped."""
+_STUCK_AFTER: Final = 60
+"""Rounds in the queue of an idle process, until that is ended. MCP servers that do not answer hold it 15 rounds (30 s)."""
+_WITHDRAW_AGAIN: Final = 0.5
+_REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
+
+
+class _State(Enum):
+    NONE = "none"
+    STARTING = "starting"
+    LIVE = "live"
+    CLOSED = "closed"
+
+
+class ClaudeSession:
+    """An active session; see `adapters.core.runtime.RuntimeSession`. `host` must run beside it."""
+
+    def __init__(
+        self, session_id: str, setup: port.SessionSetup, sink: port.EventSink, launcher: Launcher, lock: SessionLock
+    ) -> None:
+        self.session_id = session_id
+        self.commands: Sequence[AvailableCommand] = ()
+        self._setup = setup
+        self._sink = sink
+        self._launcher = launcher
+        self._lock = lock
+        self._turns = Turns()
+        self._translator = Translator(setup.cwd)
+        self._transcript = Transcript(lambda: launcher.transcript(session_id))
+        self._asks: dict[str, Ask] = {}
+        self._process: ClaudeProcess | None = None
+        self._state = _State.NONE
+        self._gate = anyio.Lock()
+        """Held while the process is started, replaced or buried."""
+        self._reading = anyio.Lock()
+        """Held while the stored session is read."""
+        self._announced: set[str] = set()
+        """Entries that our process announced and that were not read yet."""
+        self._unexplained: set[str] = set()
+        """Entries that were read and that our process did not announce (yet)."""
+        self._told_servers: set[tuple[str, str]] = set()
+        self._interrupt_again = False
+        """A turn began after the interrupt was sent, so that was lost."""
+        self._changed: anyio.Event | None = None
+        """Somebody waits for the next signal or effect."""
+        self._closing = False
+        self._close = anyio.Event()
+        self._closed = anyio.Event()
+
+    # --- tasks ---------------------------------------------------------------------------------------------------------
+
+    async def host(self, *, task_status: TaskStatus[None]) -> None:
+        """Own the session's tasks until it is closed. Run it in a task group that outlives the session."""
+        try:
+            async with anyio.create_task_group() as self._tasks:
+                task_status.started()
+                await self._close.wait()
+                self._tasks.cancel_scope.cancel()
+        finally:
+            self._closed.set()
+
+    def _start(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        self._tasks.start_soon(self._guard, work, *args)
+
+    async def _guard(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
+        """A failure of one task must not take the others with it."""
+        try:
+            await work(*args)
+        except Exception as error:  # noqa: BLE001 - logged by kind: the text can hold what a user wrote
+            log("error in a session's task", session=self.session_id, task=work.__name__, error=type(error).__name__)
+
+    def _notify(self) -> None:
+        if self._changed:
+            self._changed.set()
+            self._changed = None
+
+    async def _until(self, done: Callable[[], bool], bound: float) -> bool:
+        """Wait until something makes it true, for `bound` seconds at most; whether it is."""
+        with anyio.move_on_after(bound):
+            while not done():
+                self._changed = self._changed or anyio.Event()
+                await self._changed.wait()
+        return done()
+
+    # --- the process ---------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Start the first process. Raises `AcpError` that says why it does not start; close the session then."""
+        async with self._gate:
+            await self._start_process()
+
+    async def _start_process(self) -> None:
+        self._state = _State.STARTING
+        process: ClaudeProcess | None = None
+        try:
+            path = await self._marked()
+            process = await self._launcher.spawn(self.session_id, self._setup, resume=path is not None)
+            self._process = process
+            self._start(self._serve, process)
+            if self._closing:
+                raise start_error("the session is being closed", None)  # noqa: TRY301 - one way out for all failures
+            initialized = await self._launcher.initialize(process, self.session_id)
+            if process.gone.is_set():
+                raise start_error("it ended at once", process.exit_code)  # noqa: TRY301
+        except BaseException:
+            self._process = None
+            self._state = _State.NONE
+            if process:
+                await process.stop(busy=True)
+                self._launcher.gone(self.session_id)
+            raise
+        self._turns.started_process()
+        self._state = _State.LIVE
+        self._offer(commands.available_commands(initialized))
+
+    async def _marked(self) -> Path | None:
+        """Where the stored session is. What it holds by now, the next process knows."""
+        async with self._reading:
+            try:
+                path = await to_thread.run_sync(self._launcher.transcript, self.session_id)
+                await to_thread.run_sync(self._transcript.mark)
+            except OSError as error:
+                raise _unreadable(error) from None
+            self._announced.clear()
+            self._unexplained.clear()
+        return path
+
+    def _offer(self, offered: Sequence[AvailableCommand]) -> None:
+        if tuple(offered) != tuple(self.commands):
+            before, self.commands = self.commands, offered
+            if before:
+                self._deliver(port.CommandsChanged(offered))
+
+    async def _serve(self, process: ClaudeProcess) -> None:
+        try:
+            await process.run(lambda frame: self._on_frame(process, frame), self._sink.writable)
+        except Exception as error:  # noqa: BLE001 - whatever ended the reading, the process is gone
+            log("reading from Claude Code failed", session=self.session_id, error=type(error).__name__)
+        if process is self._process and self._state is _State.LIVE:
+            await self._lost(process)
+
+    async def _replace(self) -> None:
+        """End the idle process; the caller, who holds the gate, starts the next one."""
+        process, self._process = self._process, None
+        self._state = _State.NONE
+        if process:
+            await process.stop(busy=False)
+            self._launcher.gone(self.session_id)
+
+    async def _lost(self, process: ClaudeProcess) -> None:
+        """The process ended, whoever ended it: bury it, and let the stored session decide (D7)."""
+        async with self._gate:
+            if process is not self._process:
+                return
+            self._process = None
+            self._state = _State.CLOSED if self._closing else _State.NONE
+            if not process.stopping:
+                await orphans.end_marked(self.session_id)  # its tools live on without it
+            self._launcher.gone(self.session_id)
+            if not self._closing:
+                log("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)
+            found = await self._found_at_last()
+            self._apply(self._turns.died(_death(process), found=found))
+            self._withdraw_asks()
+        if not self._closing:
+            self._deliver(port.ReadyChanged())
+
+    async def _found_at_last(self) -> bool | None:
+        """Whether the store holds the open submission, now that nobody writes; None when it cannot be read."""
+        for _ in range(3):
+            try:
+                await self._refresh()
+            except AcpError:
+                await anyio.sleep(_LOOK_EVERY)
+            else:
+                return self._turns.open is not None and self._transcript.holds(self._turns.open.message_id)
+        return None
+
+    # --- what the CLI says ----------------------------------------------------------------------------------------------
+
+    def _on_frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        if process is not self._process:
+            return  # an old process has nothing to say any more
+        try:
+            signal = signal_of(frame)
+            match signal:
+                case TurnEnded():
+                    self._show(frame)  # every update of the work comes before its end (STATE-2)
+                    self._apply(self._turns.take(signal))
+                case AskedPermission() | AskedOther() | AskWithdrawn():
+                    self._asked(process, signal)
+                case Stored():
+                    self._stored(signal)
+                case _:
+                    if signal:
+                        self._apply(self._turns.take(signal))
+                    if isinstance(signal, TurnBegan):
+                        self._tell_servers(signal.servers)
+                    self._show(frame)
+        except Exception as error:  # noqa: BLE001 - one frame that we cannot take must not end the session (D11)
+            log("a frame was not understood", session=self.session_id, error=type(error).__name__)
+        self._notify()
+
+    def _show(self, frame: Mapping[str, Any]) -> None:
+        for update in self._translator.feed(frame):
+            self._deliver(port.Output(update))
+
+    def _stored(self, signal: Stored) -> None:
+        if signal.session_id != self.session_id:
+            return
+        explained = self._unexplained & signal.entry_uuids
+        self._unexplained -= explained
+        self._announced |= signal.entry_uuids - explained
+        self._apply(self._turns.take(signal))
+
+    def _apply(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            match effect:
+                case Look(submission, patient):
+                    self._start(self._look_up, submission, patient)
+                case Withdraw(submission):
+                    self._start(self._ask_back, submission)
+                case Interrupt():
+                    self._interrupt_again = True
+                case FinishTools(status):
+                    for update in self._translator.finish(status):
+                        self._deliver(port.Output(update))
+                case port.WorkEnded():
+                    self._deliver(effect)
+                    self._start(self._catch_up)
+                case _:
+                    self._deliver(effect)
+        self._notify()
+
+    def _deliver(self, event: port.Event) -> None:
+        if not self._close.is_set():
+            self._sink.deliver(event)
+
+    def _tell_servers(self, servers: Sequence[tuple[str, str]]) -> None:
+        """The client's own MCP servers that do not work: one notice each."""
+        ours = {server.name for server in self._setup.mcp_servers}
+        for name, status in servers:
+            if name in ours and status not in ("connected", "disabled") and (name, status) not in self._told_servers:
+                self._told_servers.add((name, status))
+                title = f"The MCP server {name} is not connected ({status}); its tools are missing."
+                self._deliver(port.Output(Notice(severity="warning", title=title)))
+
+    # --- permissions ----------------------------------------------------------------------------------------------------
+
+    def _asked(self, process: ClaudeProcess, signal: AskedPermission | AskedOther | AskWithdrawn) -> None:
+        match signal:
+            case AskedOther(request_id, subtype):
+                process.send(control_error(request_id, f"this client does not support {subtype}"))
+            case AskWithdrawn(request_id):
+                if self._asks.pop(request_id, None):
+                    self._deliver(port.PermissionWithdrawn(request_id))
+            case AskedPermission(request_id, request):
+                ask = denied() if self._turns.interrupting or self._closing else ask_of(request)
+                if not isinstance(ask, Ask):
+                    process.send(control_success(request_id, ask))
+                    return
+                self._asks[request_id] = ask
+                tool_call = self._translator.tool_call_of(
+                    as_text(request.get("tool_name")), as_text(request.get("tool_use_id")), request.get("input")
+                )
+                self._deliver(
+                    port.PermissionRequested(
+                        request_id, ask.title, ask.options, tool_call, ask.description, foreground=self._turns.working
+                    )
+                )
+
+    async def answer_permission(self, request_id: str, option_id: str | None) -> None:
+        """Answer the CLI; a request that it no longer waits for is ignored."""
+        ask = self._asks.pop(request_id, None)
+        if ask and self._process:
+            answer = ask.answer(option_id)
+            self._process.send(control_success(request_id, answer))
+            if answer.get("behavior") == "allow":
+                for update in self._translator.running(ask.tool_use_id):
+                    self._deliver(port.Output(update))
+
+    def _withdraw_asks(self) -> None:
+        for request_id in list(self._asks):
+            del self._asks[request_id]
+            self._deliver(port.PermissionWithdrawn(request_id))
+
+    # --- prompts --------------------------------------------------------------------------------------------------------
+
+    @property
+    def ready(self) -> bool:
+        """Whether a prompt would be taken in soon: not while one is open, an interrupt runs, or a process starts or ends."""
+        return not (
+            self._closing
+            or self._turns.open
+            or self._turns.interrupting
+            or self._gate.locked()
+            or self._state in (_State.STARTING, _State.CLOSED)
+        )
+
+    def local_reply(self, prompt: Sequence[ContentBlock]) -> port.LocalReply | None:
+        """Our own answer to a command that would leave the session (D8)."""
+        text = commands.local_text(prompt)
+        return port.LocalReply(text) if text else None
+
+    async def is_recorded(self, message_id: str) -> bool:
+        """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was opened."""
+        await self._refresh()
+        return self._transcript.holds(message_id)
+
+    async def submit(self, message_id: str, prompt: Sequence[ContentBlock]) -> None:
+        """Take a prompt; its outcome comes as an event. Raises `InvalidParams` for content that the CLI cannot take."""
+        content, literal = commands.arrange(prompt, to_content(prompt))
+        if self._closing:
+            raise InternalError("The session is being closed.")
+        if self._turns.open:
+            raise InternalError("Another prompt is being handed over.")
+        submission = self._turns.submit(message_id)
+        self._start(self._hand_over, submission, user_frame(message_id, content, literal=literal))
+
+    def _is_open(self, submission: Open) -> bool:
+        return self._turns.open is submission
+
+    async def _hand_over(self, submission: Open, frame: Mapping[str, Any]) -> None:
+        try:
+            await self._write(submission, frame)
+        except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
+            self._apply(self._turns.failed(submission, as_acp_error(error)))
+        await self._watch(submission)
+
+    async def _write(self, submission: Open, frame: Mapping[str, Any]) -> None:
+        """Give the prompt to a process that will run it, once there is one."""
+        message_id = submission.message_id
+        while self._turns.working and self._turns.must_restart(message_id):
+            # The turn's process is needed until its end. A withdrawal and an interrupt still work.
+            await self._until(lambda: not self._turns.working or not self._is_open(submission), _WATCH_EVERY)
+        async with self._gate:
+            if not self._is_open(submission):
+                return
+            if not self._turns.working and (self._turns.must_restart(message_id) or await self._overtaken()):
+                await self._replace()
+            if self._process is None:
+                await self._start_process()
+            if self._is_open(submission) and self._process:
+                self._turns.sent(submission)
+                self._process.send(frame)
+
+    async def _overtaken(self) -> bool:
+        """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
+        await self._refresh()
+        if await self._until(lambda: not self._unexplained, _MIRROR_BOUND):
+            return False
+        log("the session was continued elsewhere; restarting Claude Code on it", session=self.session_id)
+        return True
+
+    async def _watch(self, submission: Open) -> None:
+        """Bound every silent way in which a prompt could get lost; the usual ones are over before the first round."""
+        rounds = 0
+        while self._is_open(submission):
+            stage = submission.stage
+            moved = lambda: submission.stage is not stage or not self._is_open(submission)  # noqa: B023, E731 - awaited here
+            if await self._until(moved, _WATCH_EVERY):
+                rounds = 0
+            elif (process := self._process) and not process.held_up:
+                rounds += 1
+                await self._check_on(submission, process, rounds)
+
+    async def _check_on(self, submission: Open, process: ClaudeProcess, rounds: int) -> None:
+        """One round without a word for the prompt."""
+        if submission.stage is Stage.TAKEN:
+            with suppress(AcpError):
+                if await self.is_recorded(submission.message_id):
+                    self._apply(self._turns.looked(submission, found=True))
+        elif self._turns.working or submission.stage not in (Stage.SENT, Stage.QUEUED):
+            return
+        elif not await self._answers(process) or rounds >= _STUCK_AFTER:
+            log("Claude Code is stuck; ending it", session=self.session_id, pid=process.pid)
+            await process.stop(busy=True)
+            return
+        if rounds >= _SKIPPED_AFTER:
+            self._apply(self._turns.overdue(submission))
+
+    async def _answers(self, process: ClaudeProcess) -> bool:
+        """Whether the process is alive inside; tells what it waits for, where that is a server."""
+        try:
+            status = await process.request("mcp_status", bound=_ANSWER_BOUND)
+        except ControlError:
+            return False
+        servers = [as_mapping(server) for server in as_list(status.get("mcpServers"))]
+        self._tell_servers([(as_text(server.get("name")), as_text(server.get("status"))) for server in servers])
+        return True
+
+    async def _look_up(self, submission: Open, patient: bool) -> None:
+        found = False
+        with anyio.move_on_after(_LOOK_BOUND):
+            while self._is_open(submission):
+                with suppress(AcpError):
+                    found = await self.is_recorded(submission.message_id)
+                if found or not patient:
+                    break
+                await self._until(lambda: not self._is_open(submission), _LOOK_EVERY)
+        self._apply(self._turns.looked(submission, found=found))
+
+    async def withdraw(self, message_id: str) -> None:
+        """Ask for the open submission back; its outcome comes as its one event."""
+        self._apply(self._turns.withdraw(message_id))
+
+    async def _ask_back(self, submission: Open) -> None:
+        process = self._process
+        if process is None:
+            return
+        try:
+            answer = await process.request(
+                "cancel_async_message", bound=_ANSWER_BOUND, message_uuid=submission.message_id
+            )
+            if answer.get("cancelled") is True:
+                self._apply(self._turns.withdrawn(submission))
+                return
+            # An idle CLI that waits for its MCP servers holds the prompt outside its queue, for up to 30 s; an interrupt
+            # that takes the queue with it is what gets it back (2.1.332).
+            if not await self._until(lambda: self._turns.working or not self._is_open(submission), _WITHDRAW_AGAIN):
+                await process.request("interrupt", bound=_ANSWER_BOUND, cancel_queued=True)
+        except ControlError as error:
+            log("a prompt could not be asked back", session=self.session_id, reason=str(error))
+
+    # --- interrupts -----------------------------------------------------------------------------------------------------
+
+    async def interrupt(self) -> None:
+        """Stop the running work: `WorkEnded` follows within `INTERRUPT_BOUND` and the time to end a process."""
+        if self._turns.working and not self._turns.interrupting:
+            self._apply(self._turns.interrupt())
+            self._start(self._interrupting)
+
+    async def _interrupting(self) -> None:
+        """Ask until the work ends: an interrupt that comes before the turn has begun inside is lost (2.1.332)."""
+        left = INTERRUPT_BOUND
+        while self._turns.interrupting and (process := self._process):
+            began = anyio.current_time()
+            self._interrupt_again = False
+            submission = self._turns.open
+            queue_too = bool(submission and submission.withdrawing)
+            with suppress(ControlError):
+                await process.request("interrupt", bound=_INTERRUPT_AGAIN, cancel_queued=queue_too)
+            await self._until(lambda: self._interrupt_again or not self._turns.interrupting, _INTERRUPT_AGAIN)
+            if not process.held_up:  # what ends the work may wait behind a client that does not read
+                left -= anyio.current_time() - began
+            if self._turns.interrupting and left <= 0:
+                log("Claude Code does not react to an interrupt; ending it", session=self.session_id, pid=process.pid)
+                await process.stop(busy=True)
+                return
+
+    # --- the store ------------------------------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        """Take in what was appended to the stored session. Raises `InternalError` when it cannot be read (ADP-6)."""
+        async with self._reading:
+            try:
+                fresh = await to_thread.run_sync(self._transcript.refresh)
+            except OSError as error:
+                raise _unreadable(error) from None
+            unannounced = fresh.new_entry_uuids - self._announced
+            self._announced -= fresh.new_entry_uuids
+            self._unexplained |= unannounced
+
+    async def _catch_up(self) -> None:
+        """After a turn, when there is time, so that the next prompt need not wait for it."""
+        with suppress(AcpError):
+            await self._refresh()
+
+    async def replay(self) -> AsyncIterator[SessionUpdate]:
+        """All retained history, read as it is passed on. Raises `InternalError` when it cannot be read."""
+        try:
+            path = await to_thread.run_sync(self._launcher.transcript, self.session_id)
+            running = tuple(self._translator.open_calls)
+            updates: Iterator[SessionUpdate] = replay(path, self._setup.cwd, running) if path else iter(())
+            while batch := await to_thread.run_sync(lambda: list(islice(updates, _REPLAY_BATCH))):
+                for update in batch:
+                    yield update
+        except OSError as error:
+            raise _unreadable(error) from None
+
+    # --- the end --------------------------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End the process and free everything, within 2 s; the open submission ends in its event first. May be called again."""
+        if self._closing:
+            await self._closed.wait()
+            return
+        self._closing = self._turns.closing = True
+        with anyio.CancelScope(shield=True):
+            if (submission := self._turns.open) and submission.stage is Stage.PREPARING:
+                self._apply(self._turns.withdraw(submission.message_id))
+            process = self._process
+            if process:
+                await process.stop(busy=self._turns.working or self._turns.open is not None)
+                await self._lost(process)
+            async with self._gate:
+                self._state = _State.CLOSED
+            self._close.set()
+            self._lock.release()
+            await self._closed.wait()
+
+
+def _unreadable(error: OSError) -> InternalError:
+    return InternalError(f"The stored session cannot be read: {error.strerror or type(error).__name__}.")
+
+
+def _death(process: ClaudeProcess) -> InternalError:
+    """What to say of work that ended with its process."""
+    code = process.exit_code
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+    said = f": {process.last_words}" if process.last_words else ""
+    text = f"Claude Code ended unexpectedly ({how}){said}. The next prompt starts it again."
+    return InternalError(text, {"category": "process_exit", "exitCode": code})
