@@ -53,7 +53,7 @@ class _Stage:
 
 def _claude() -> _Stage:
     from adapters.scripted.home import isolated_claude_home  # noqa: PLC0415  # only the runtime that is shown
-    from adapters.scripted.messages import ScriptedModel  # noqa: PLC0415
+    from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
 
     return _Stage(ScriptedModel, isolated_claude_home)
 

@@ -5,8 +5,8 @@ See `docs/scripted-model.md` for the script format. Nothing here knows the agent
 
 from adapters.scripted.calls import Call
 from adapters.scripted.gates import Gate
-from adapters.scripted.home import isolated_claude_home, scrubbed
-from adapters.scripted.messages import ScriptedModel, serve
+from adapters.scripted.home import isolated_claude_home, isolated_codex_home, scrubbed
+from adapters.scripted.model import ScriptedModel, serve
 from adapters.scripted.script import (
     Answer,
     Block,
@@ -47,6 +47,7 @@ __all__ = [
     "ToolUse",
     "Usage",
     "isolated_claude_home",
+    "isolated_codex_home",
     "load_script",
     "parse_script",
     "say",

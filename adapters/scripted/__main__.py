@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 
 from adapters.scripted.home import isolated_claude_home
-from adapters.scripted.messages import ScriptedModel
+from adapters.scripted.model import ScriptedModel
 from adapters.scripted.script import Script, ScriptError
 from adapters.scripted.script_file import load_script
 

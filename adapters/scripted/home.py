@@ -5,8 +5,9 @@ Source: measurements of the runtimes with an empty environment; started so, it t
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _FOREIGN = ("ANTHROPIC", "CLAUDE", "OPENAI", "CODEX")
@@ -56,6 +57,57 @@ def isolated_claude_home(root: Path, base_url: str) -> dict[str, str]:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         environ["IS_SANDBOX"] = "1"  # without it Claude Code refuses bypassPermissions to the root user
     return environ
+
+
+_CODEX_KEY = "SCRIPTED_MODEL_KEY"
+"""The variable in which Codex finds its key: a name that no filter for the runtimes' own variables drops."""
+
+_CODEX_CONFIG = """\
+model = "scripted"
+model_provider = "scripted"
+approval_policy = "on-request"
+sandbox_mode = "workspace-write"
+check_for_update_on_startup = false
+
+[analytics]
+enabled = false
+
+[features]
+plugins = false # otherwise Codex asks GitHub for them at every start
+
+[model_providers.scripted]
+name = "scripted"
+base_url = {base_url}
+wire_api = "responses"
+env_key = {key}
+request_max_retries = 1
+stream_max_retries = 1
+supports_websockets = false
+"""
+
+
+def isolated_codex_home(root: Path, base_url: str, trusted: Iterable[Path] = ()) -> dict[str, str]:
+    """Make a home for Codex in `root` and return the whole environment to start it with.
+
+    `base_url` is the scripted model, `http://127.0.0.1:PORT`; `trusted` are project folders that Codex shall trust. An
+    existing home is used again with its threads; its `config.toml` is written anew. Folders have mode 0700, the file 0600.
+    Raises `OSError` when one cannot be made. Codex 0.163.0 refuses a home below the system's temp folder, which is the one
+    in `TMPDIR`: here a folder beside the home.
+    """
+    root = root.absolute()
+    home = _folder(root / "codex")
+    lines = [_CODEX_CONFIG.format(base_url=_toml(f"{base_url}/v1"), key=_toml(_CODEX_KEY))]
+    lines += [f'\n[projects.{_toml(str(folder.absolute()))}]\ntrust_level = "trusted"\n' for folder in trusted]
+    config = home / "config.toml"
+    config.touch(mode=0o600)
+    config.chmod(0o600)
+    config.write_text("".join(lines), encoding="utf-8")
+    return {**base_environment(root), "CODEX_HOME": str(home), _CODEX_KEY: DUMMY_KEY}
+
+
+def _toml(text: str) -> str:
+    """A TOML string; JSON's escapes are a part of TOML's."""
+    return json.dumps(text)
 
 
 def _folder(path: Path) -> Path:

@@ -10,16 +10,12 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import anyio
-from anyio.abc import TaskStatus
-
 from adapters.scripted.calls import Asked
 from adapters.scripted.messages_input import read_request, rough_tokens
 from adapters.scripted.script import (
     Answer,
     Block,
     HttpFailure,
-    Script,
     Shell,
     StreamFailure,
     Text,
@@ -27,7 +23,7 @@ from adapters.scripted.script import (
     ToolUse,
     pieces,
 )
-from adapters.scripted.server import Event, Hold, ScriptedServer
+from adapters.scripted.server import Event, Hold
 
 _ERROR_TYPES = {
     400: "invalid_request_error",
@@ -81,18 +77,6 @@ class MessagesDialect:
     def side_call(self, path: str, body: Mapping[str, Any]) -> dict[str, Any] | None:
         """Token counting; a rough count, since nobody pays."""
         return {"input_tokens": rough_tokens(body)} if path == "/v1/messages/count_tokens" else None
-
-
-class ScriptedModel(ScriptedServer):
-    """A scripted model that Claude Code can talk to: `async with ScriptedModel(script) as model: ...`."""
-
-    def __init__(self, script: Script | None = None, *, port: int = 0) -> None:
-        super().__init__([MessagesDialect()], script, port=port)
-
-
-async def serve(script: Script, port: int = 0, *, task_status: TaskStatus[int] = anyio.TASK_STATUS_IGNORED) -> None:
-    """Serve a script until cancelled; reports the port once it accepts connections. Raises `OSError` if it is taken."""
-    await ScriptedModel(script, port=port).serve(task_status=task_status)
 
 
 def _message(answer: Answer, asked: Asked) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapters.scripted.home import isolated_claude_home
-from adapters.scripted.messages import ScriptedModel
+from adapters.scripted.model import ScriptedModel
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc
 from adapters_tests.e2e.stored import StoredMessage, claude_messages
