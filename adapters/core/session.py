@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 
@@ -468,7 +468,7 @@ def not_inserted(error: Exception) -> AcpError:
     if not isinstance(error, AcpError):
         log("prompt failed", error=type(error).__name__)
     known = as_acp_error(error)
-    data: Mapping[str, Any] = known.data if isinstance(known.data, dict) else {}
+    data = cast("dict[str, Any]", known.data) if isinstance(known.data, dict) else {}
     return known if "inserted" in data else known.with_data(inserted=False)
 
 
