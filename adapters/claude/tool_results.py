@@ -4,7 +4,6 @@ Owns status, content and raw output of finished calls, the same for a live frame
 and may have any shape; a wrong type costs at most what it stood for.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from adapters.claude.diffs import diff_of, first_changed_line, path_of
 from adapters.claude.prompts import from_content
 from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.claude.tools import absolute, fenced
+from adapters.claude.wrappers import without_notes
 
 PLAN_ID = "todos"
 """The one plan of a session (PLAN-2): Claude Code keeps one list of to-dos."""
@@ -41,8 +41,7 @@ _REPEATED = frozenset(
 """Members of structured results that are large and shown otherwise: kept out of the raw output."""
 
 _STATUSES = frozenset({"pending", "in_progress", "completed"})
-_REMINDER = re.compile(r"\s*<(system-reminder|tools-used-before-summary)>.*?</\1>\s*", re.DOTALL)
-_ERROR = re.compile(r"\s*<tool_use_error>(.*)</tool_use_error>\s*", re.DOTALL)
+_ERROR = ("<tool_use_error>", "</tool_use_error>")
 
 
 def finished_call(name: str, block: Mapping[str, Any], result: Any, cwd: str) -> ToolCallUpdate:
@@ -90,7 +89,9 @@ def _content(
     if failed:
         for shown in _blocks(block.get("content")):
             if isinstance(shown, TextBlock):
-                text = _ERROR.sub(r"\1", shown.text)
+                text = shown.text.strip()
+                if text.startswith(_ERROR[0]) and text.endswith(_ERROR[1]):
+                    text = text.removeprefix(_ERROR[0]).removesuffix(_ERROR[1])
                 yield _item(TextBlock(text=fenced(text) if name == "Bash" else text))
             else:
                 yield _item(shown)
@@ -131,7 +132,7 @@ def _blocks(content: Any) -> Sequence[ContentBlock]:
         text = given.get("text")
         if given.get("type") != "text":
             blocks.extend(from_content([given]))
-        elif isinstance(text, str) and (shown := _REMINDER.sub("", text)):
+        elif isinstance(text, str) and (shown := without_notes(text)):
             blocks.append(TextBlock(text=shown))
     return blocks
 

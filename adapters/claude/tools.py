@@ -211,6 +211,7 @@ def one_line(text: str) -> str:
 
 def fenced(text: str, language: str = "") -> str:
     """Text as a Markdown code block, whatever backticks are in it."""
-    longest = max((len(run) for run in re.findall(r"`{3,}", text)), default=2)
-    fence = "`" * (longest + 1)
+    fence = "```"
+    if fence in text:
+        fence = "`" * (max(len(run) for run in re.findall(r"`{3,}", text)) + 1)
     return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"

@@ -9,14 +9,13 @@ from typing import Any
 
 from adapters.claude.shapes import as_list, as_mapping, as_text
 
-_OUTPUT = re.compile(
-    r"\s*(?:<(?P<tag>local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>(?P<text>.*?)</(?P=tag)>\s*)+",
-    re.DOTALL,
-)
-_OUTPUT_PART = re.compile(r"<(local-command-stdout|local-command-stderr|bash-stdout|bash-stderr)>(.*?)</\1>", re.DOTALL)
+_OUTPUT_TAG = re.compile(r"</?(?:local-command|bash)-std(?:out|err)>")
+_OUTPUT_ENDS = tuple(f"</{name}-std{stream}>" for name in ("local-command", "bash") for stream in ("out", "err"))
 _BASH_INPUT = re.compile(r"\s*<bash-input>(.*)</bash-input>\s*", re.DOTALL)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>\s*", re.DOTALL)
+
+_FOR_THE_MODEL = ("system-reminder", "tools-used-before-summary")
+"""Tags of notes that the runtime adds to texts for the model only."""
 
 _HIDDEN = (
     "[Request interrupted by user]",
@@ -55,9 +54,10 @@ def command_output(content: Any) -> str | None:
     text = as_text(content)
     if not text and len(blocks := as_list(content)) == 1:
         text = as_text(as_mapping(blocks[0]).get("text"))
-    if "-std" not in text[:100] or _OUTPUT.fullmatch(text) is None:
+    text = text.strip()
+    if not text.endswith(_OUTPUT_ENDS) or text.startswith("</") or _OUTPUT_TAG.match(text) is None:
         return None
-    parts = [_ANSI.sub("", found[2]).strip() for found in _OUTPUT_PART.finditer(text)]
+    parts = [_ANSI.sub("", part).strip() for part in _OUTPUT_TAG.split(text)]
     return "\n".join(part for part in parts if part and part != _NO_OUTPUT)
 
 
@@ -85,7 +85,23 @@ def is_synthetic(message: Mapping[str, Any]) -> bool:
 def summary_text(content: Any) -> str:
     """The part of a compaction's summary that is meant to be read: no instructions to the model around it (COMP-3)."""
     text = as_text(content) or "\n".join(as_text(as_mapping(block).get("text")) for block in as_list(content))
-    text = _REMINDER.sub("", text)
-    head, found, rest = text.partition(_SUMMARY_HEAD)
+    head, found, rest = without_notes(text).partition(_SUMMARY_HEAD)
     body = rest if found else head
     return body.partition(_SUMMARY_TAIL)[0].strip()
+
+
+def without_notes(text: str) -> str:
+    """A text without the notes in it that are for the model only, and the white space around them.
+
+    Linear in the text, whatever tools put into it.
+    """
+    for tag in _FOR_THE_MODEL:
+        opening, closing = f"<{tag}>", f"</{tag}>"
+        at, parts = 0, list[str]()
+        while (start := text.find(opening, at)) >= 0 and (end := text.find(closing, start)) >= 0:
+            parts.append(text[at:start].rstrip())
+            at = end + len(closing)
+        if parts:
+            parts.append(text[at:].lstrip())
+            text = "\n".join(part for part in parts if part)
+    return text
