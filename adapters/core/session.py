@@ -13,7 +13,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import anyio
 
@@ -468,8 +468,8 @@ def not_inserted(error: Exception) -> AcpError:
     if not isinstance(error, AcpError):
         log("prompt failed", error=type(error).__name__)
     known = as_acp_error(error)
-    data = cast("dict[str, Any]", known.data) if isinstance(known.data, dict) else {}
-    return known if "inserted" in data else known.with_data(inserted=False)
+    data: Any = known.data
+    return known if isinstance(data, dict) and "inserted" in data else known.with_data(inserted=False)
 
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:
