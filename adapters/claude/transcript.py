@@ -23,6 +23,8 @@ from adapters.claude.shapes import as_list, as_mapping
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 """What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""
 
+_USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
+
 _BLOCK = 1024 * 1024
 """Bytes per read: large enough that the system calls do not count, small enough to keep memory flat."""
 
@@ -122,7 +124,7 @@ def _may_hold_ids(line: bytes) -> bool:
     """
     if b'"mergedSendUuids"' in line:
         return True
-    if b'"type":"user"' in line or b'"type": "user"' in line:
+    if b'"user"' in line and _USER_ENTRY.search(line):
         return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
     return b'"queued_command"' in line or b'"submitUuid"' in line
 

@@ -70,6 +70,8 @@ class Translator:
         """Give the calls that are still open a final status ("failed" or "cancelled"): nothing runs any more."""
         self._messages.settle()
         self._announced.clear()
+        self._answered = False
+        self._compaction = None
         return list(self._calls.finish(status))
 
     def tool_call_of(self, tool_name: str, tool_use_id: str, tool_input: Any) -> ToolCallUpdate:

@@ -51,6 +51,7 @@ def update(call: Any) -> dict[str, Any]:
         ("Task", {"description": "Look around", "prompt": "p"}, "think", "Look around"),
         ("Agent", {"description": "Look around"}, "think", "Look around"),
         ("TodoWrite", {"todos": []}, "think", "Update the plan"),
+        ("TaskUpdate", {"taskId": "1", "status": "completed"}, "think", "Update task 1: completed"),
         ("ExitPlanMode", {"plan": "# Plan"}, "switch_mode", "Leave plan mode"),
         ("AskUserQuestion", {"questions": [{"question": "Which?"}, 5]}, "other", "Ask a question"),
         ("mcp__my_server__do__it", {"x": 1}, "other", "my_server: do__it"),
