@@ -155,13 +155,12 @@ def _runtimes(asked: Invocation) -> Sequence[str]:
 
 
 def _demo(runtimes: Sequence[str]) -> int:
-    import anyio
-
     from adapters.demo import run_demo
+    from adapters.process import run_for_people
 
     for name in runtimes:
         _FRONTS[name].check()
-    return anyio.run(run_demo, runtimes, sys.stdout)
+    return run_for_people(run_demo, runtimes, sys.stdout)
 
 
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:

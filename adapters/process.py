@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import PurePath
 from typing import Final, Protocol, cast
@@ -57,6 +57,31 @@ def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
         log("internal error", **where(error))
         status = 1
     return status
+
+
+def run_for_people(function: Callable[..., Awaitable[int]], *args: object) -> int:
+    """Run a command that a person watches; SIGINT and SIGTERM cancel it, so that it cleans up. Returns its exit status."""
+
+    async def cancellable() -> int:
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(_cancel_on_signal, tasks.cancel_scope)
+            status = await function(*args)
+            if not tasks.cancel_scope.cancel_called:
+                tasks.cancel_scope.cancel()
+                return status
+        return 128 + signal.SIGINT
+
+    return anyio.run(cancellable)
+
+
+async def _cancel_on_signal(
+    scope: anyio.CancelScope, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+) -> None:
+    with anyio.open_signal_receiver(*_ORDERLY) as signals:
+        task_status.started()
+        async for _ in signals:
+            scope.cancel()
+            return
 
 
 def leave(status: int) -> int:

@@ -145,6 +145,39 @@ def test_without_stdout_it_says_so_and_ends() -> None:
     assert result.stderr.count(b"\n") == 1
 
 
+PEOPLE = """
+import sys
+import anyio
+from adapters.process import run_for_people
+
+async def command(number):
+    print("ready", flush=True)
+    try:
+        await (anyio.sleep_forever() if number < 0 else anyio.lowlevel.checkpoint())
+    finally:
+        print("cleaned up", flush=True)
+    return number
+
+sys.exit(run_for_people(command, int(sys.argv[1])))
+"""
+
+
+def test_a_command_for_people_ends_with_its_own_status() -> None:
+    result = ran([sys.executable, "-c", PEOPLE, "3"])
+    assert (result.returncode, result.stdout, result.stderr) == (3, b"ready\ncleaned up\n", b"")
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_command_for_people_cleans_up_when_it_is_interrupted(number: signal.Signals) -> None:
+    async with start_agent([sys.executable, "-c", PEOPLE, "-1"], env=environ()) as process:
+        assert await line(process) == b"ready"
+        process.signal(number)
+        assert await line(process) == b"cleaned up"
+        assert await process.wait() == 130
+        assert process.stderr == ""
+
+
 # --- stderr -----------------------------------------------------------------------------------------------------------
 
 
