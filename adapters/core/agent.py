@@ -16,8 +16,9 @@ from adapters.acp import schema
 from adapters.acp.calls import IncomingRequest
 from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, ResourceNotFound
 from adapters.core.front import Peer
+from adapters.core.prompt_errors import not_inserted
 from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetup
-from adapters.core.session import Session, not_inserted
+from adapters.core.session import Session
 from adapters.log import log
 
 
@@ -75,7 +76,7 @@ class Agent:
         """Close all sessions at once, then the runtime."""
         async with anyio.create_task_group() as tasks:
             for session in list(self._sessions.values()):
-                tasks.start_soon(self._end, session)
+                tasks.start_soon(self._finish, session)
         await self._runtime.aclose()
 
     # --- methods -----------------------------------------------------------------------------------------------------
@@ -86,7 +87,7 @@ class Agent:
             session = self._active(peer, params.session_id)
             self._check_blocks(params.prompt)
             session.prompt(request, params.prompt, params.idempotency_key)
-        except AcpError as error:
+        except Exception as error:  # noqa: BLE001 - whatever refused it, it is not inserted
             raise not_inserted(error) from None
 
     async def _new(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
@@ -104,22 +105,15 @@ class Agent:
         async with self._one_resume(session_id):
             session = self._sessions.get(session_id)
             if session is not None and session.closing:
-                await session.close()
+                await session.ended.wait()
                 session = None
-            fresh = session is None
             if session is None:
                 session = Session(self._spawn, self._retire_if_unattended)
                 self._begin(session, await self._runtime.open_session(session_id, setup, session), setup)
-            else:
+            with session.joining():
                 await session.reconfigure(setup)
-            try:
                 await session.synchronize(peer, replay=params.replay_from is not None)
-            except BaseException:
-                if fresh and not peer.connection.closed:
-                    with anyio.CancelScope(shield=True):
-                        await self._end(session)
-                raise
-            self._activate(peer, session)
+                self._activate(peer, session)
         return self._opened(session)
 
     async def _list(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
@@ -139,15 +133,17 @@ class Agent:
 
     async def _close(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.CloseSession, schema.parse_params(request.method, request.params))
-        with suppress(ResourceNotFound):
-            await self._end(self._active(peer, params.session_id))
+        session = self._sessions.get(params.session_id)
+        if session is not None and peer in self._members.get(params.session_id, ()):
+            await self._end(session)
         return {}
 
     async def _delete(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.DeleteSession, schema.parse_params(request.method, request.params))
-        if session := self._sessions.get(params.session_id):
-            await self._end(session)
-        await self._runtime.delete_session(params.session_id)
+        async with self._one_resume(params.session_id):
+            if session := self._sessions.get(params.session_id):
+                await self._end(session)
+            await self._runtime.delete_session(params.session_id)
         return {}
 
     def _set_config_option(self, peer: Peer, request: IncomingRequest) -> None:
@@ -168,12 +164,10 @@ class Agent:
         self._spawn(session.run)
 
     def _activate(self, peer: Peer, session: Session) -> None:
-        if peer.connection.closed:
-            session.detach(peer)
-            self._retire_if_unattended(session)
-            return
-        self._members.setdefault(session.session_id, set()).add(peer)
-        session.attach(peer)
+        if not peer.closed:
+            self._members.setdefault(session.session_id, set()).add(peer)
+            session.attach(peer)
+        self._retire_if_unattended(session)
 
     def _active(self, peer: Peer, session_id: str) -> Session:
         session = self._sessions.get(session_id)
@@ -183,7 +177,7 @@ class Agent:
 
     @asynccontextmanager
     async def _one_resume(self, session_id: str) -> AsyncGenerator[None]:
-        """Resumes of one session happen one after the other: the second finds it active (RESUME-5)."""
+        """Resumes and deletes of one session happen one after the other: a second resume finds it active (RESUME-5)."""
         lock = self._resuming.setdefault(session_id, anyio.Lock())
         try:
             async with lock:
@@ -193,8 +187,16 @@ class Agent:
                 self._resuming.pop(session_id, None)
 
     async def _end(self, session: Session) -> None:
-        """Close for everybody: a session has one runtime, and closing frees it (CLOSE-1, CLOSE-6, ERR-3)."""
-        await session.close()
+        """Close for everybody: a session has one runtime, and closing frees it (CLOSE-1, CLOSE-6, ERR-3).
+
+        A request that is cancelled, or whose connection ends, only stops waiting: half a close would be none.
+        """
+        self._spawn(self._finish, session)
+        await session.ended.wait()
+
+    async def _finish(self, session: Session) -> None:
+        with anyio.CancelScope(shield=True):
+            await session.close()
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self._members.pop(session.session_id, None)
@@ -202,7 +204,11 @@ class Agent:
     def _retire_if_unattended(self, session: Session) -> None:
         """Nobody watches and nothing goes on: free the runtime; the stored session stays (KEY-43)."""
         if session.unattended and not session.closing:
-            self._spawn(self._end, session)
+            self._spawn(self._retire, session)
+
+    async def _retire(self, session: Session) -> None:
+        if session.unattended:  # a client may have come since
+            await self._finish(session)
 
     @staticmethod
     def _opened(session: Session) -> dict[str, Any]:

@@ -14,9 +14,10 @@ import anyio
 from anyio.abc import TaskGroup
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest
-from adapters.acp.errors import AcpError, InvalidRequest, UnsupportedVersion
+from adapters.acp.errors import AcpError, InternalError, InvalidRequest, UnsupportedVersion
 from adapters.acp.handshake import ClientInfo, parse_initialize
 from adapters.acp.rpc import Connection, Transport
+from adapters.core.prompt_errors import not_inserted
 from adapters.log import log
 
 if TYPE_CHECKING:
@@ -44,6 +45,11 @@ class Peer:
     client: ClientInfo | None = None
     settled: bool = False
     """A request other than initialize was made: initialize may not be repeated (INIT-8)."""
+
+    @property
+    def closed(self) -> bool:
+        """The connection is over."""
+        return self.connection.closed
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification now, in order."""
@@ -77,11 +83,17 @@ class Server:
 
     @property
     def agent(self) -> Agent:
-        """The agent behind the gate, loaded at first need."""
+        """The agent behind the gate, loaded at first need. Raises `AcpError` when the runtime's driver cannot be loaded."""
         if self._agent is None:
-            from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
+            try:
+                from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
 
-            self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
+                self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
+            except AcpError:
+                raise
+            except Exception as error:
+                log("runtime not loaded", error=type(error).__name__)
+                raise InternalError("The runtime's driver cannot be loaded.") from error
         return self._agent
 
     # --- the handler of every connection --------------------------------------------------------------------------
@@ -93,10 +105,13 @@ class Server:
             request.respond(self._initialize(peer, request.params))
             self._tasks.start_soon(self._warm_up)
             return
-        if peer.client is None:
-            raise InvalidRequest("Send initialize first.")
-        peer.settled = True
-        self.agent.handle_request(peer, request)
+        try:
+            if peer.client is None:
+                raise InvalidRequest("Send initialize first.")
+            peer.settled = True
+            self.agent.handle_request(peer, request)
+        except AcpError as error:
+            raise (not_inserted(error) if request.method == "session/prompt" else error) from None
 
     def handle_notification(self, method: str, params: Any, connection: Connection) -> None:
         """Hand a notification to the agent; before initialize it is ignored (INIT-1)."""

@@ -47,7 +47,11 @@ class Permissions:
         return any(item.question.foreground for item in self._open.values())
 
     def ask(self, question: PermissionRequested, clients: Iterable[Asked]) -> None:
-        """Put a question to all clients; the first answer counts. Without a client it waits for the next `reissue`."""
+        """Put a question to all clients; the first answer counts. Without a client it waits for the next `reissue`.
+
+        It replaces a question that is still open under its id.
+        """
+        self.withdraw(question.request_id)
         item = self._open[question.request_id] = _Open(question)
         for client in clients:
             self._send(item, client)

@@ -6,23 +6,29 @@ upserts, so an overlap changes nothing. Knows updates only as wire objects.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from typing import Any, cast
 
 Wire = dict[str, Any]
 
 _CHUNKS = {
-    "user_message_chunk": "user_message",
-    "agent_message_chunk": "agent_message",
-    "agent_thought_chunk": "agent_thought",
+    "user_message_chunk": ("user_message", "content"),
+    "agent_message_chunk": ("agent_message", "content"),
+    "agent_thought_chunk": ("agent_thought", "content"),
+    "tool_call_content_chunk": ("tool_call_update", "content"),
+    "compaction_summary_chunk": ("compaction_update", "summary"),
 }
+"""Chunk -> the entity it belongs to, and the list of that entity it appends to."""
 _IDENTITY = {
     "user_message": "messageId",
     "agent_message": "messageId",
     "agent_thought": "messageId",
     "tool_call_update": "toolCallId",
     "compaction_update": "compactionId",
+    "terminal_update": "terminalId",
 }
+_LISTS = ("content", "summary")
 _LIVE_EVENTS = {"notice", "state_update"}
 
 
@@ -42,14 +48,19 @@ class Tail:
         if kind in _LIVE_EVENTS:
             return
         if kind in _CHUNKS:
-            self._append(self._entity(_CHUNKS[kind], "messageId", update), update["content"])
-        elif kind == "tool_call_content_chunk":
-            self._append(self._entity("tool_call_update", "toolCallId", update), update["content"])
+            entity, name = _CHUNKS[kind]
+            self._append(self._entity(entity, update), name, update["content"])
+        elif kind == "terminal_output_chunk":
+            terminal = self._entity("terminal_update", update)
+            if not isinstance(terminal.get("output"), _Bytes):
+                terminal["output"] = _Bytes(cast(Wire, terminal.get("output") or {}).get("data", ""))
+            terminal["output"].parts.append(update["data"])
         elif kind in _IDENTITY:
-            entity = self._entity(kind, _IDENTITY[kind], update)
+            entity = self._entity(kind, update)
             entity.update(update)
-            if isinstance(entity.get("content"), list):
-                entity["content"] = [*entity["content"]]
+            for name in _LISTS:
+                if isinstance(entity.get(name), list):
+                    entity[name] = [*entity[name]]
         else:
             plan = cast(Wire, update.get("plan") or {})
             self._entities[kind, str(plan.get("planId", ""))] = dict(update)
@@ -58,19 +69,26 @@ class Tail:
         """The folded entities, each as one whole update."""
         for entity in list(self._entities.values()):
             whole = dict(entity)
-            if isinstance(whole.get("content"), list):
-                whole["content"] = [_plain(block) for block in whole["content"]]
+            for name in _LISTS:
+                if isinstance(whole.get(name), list):
+                    whole[name] = [_plain(block) for block in whole[name]]
+            if isinstance(whole.get("output"), _Bytes):
+                whole["output"] = {"data": whole["output"].joined()}
             yield whole
 
-    def _entity(self, kind: str, identity: str, update: Wire) -> Wire:
+    def _entity(self, kind: str, update: Wire) -> Wire:
+        identity = _IDENTITY[kind]
         name = cast(str, update[identity])
-        return self._entities.setdefault((kind, name), {"sessionUpdate": kind, identity: name})
+        fresh: Wire = {"sessionUpdate": kind, identity: name}
+        if kind == "compaction_update":
+            fresh["status"] = "in_progress"  # a chunk may be the first that is heard of it; the status is always there
+        return self._entities.setdefault((kind, name), fresh)
 
     @staticmethod
-    def _append(entity: Wire, block: Wire) -> None:
-        if not isinstance(entity.get("content"), list):
-            entity["content"] = []
-        content = cast(list[Any], entity["content"])
+    def _append(entity: Wire, name: str, block: Wire) -> None:
+        if not isinstance(entity.get(name), list):
+            entity[name] = []
+        content = cast(list[Any], entity[name])
         if set(block) != {"type", "text"}:
             content.append(block)
         elif content and isinstance(content[-1], _Text):
@@ -86,6 +104,18 @@ class _Text:
 
     def __init__(self, first: str) -> None:
         self.parts = [first]
+
+
+class _Bytes:
+    """Base64 pieces of a terminal's output, each complete in itself (TERM-3); joined only when somebody asks."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, first: str) -> None:
+        self.parts = [first]
+
+    def joined(self) -> str:
+        return base64.b64encode(b"".join(map(base64.b64decode, self.parts))).decode()
 
 
 def _plain(block: Any) -> Any:

@@ -11,32 +11,41 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import anyio
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest
-from adapters.acp.errors import AcpError, InvalidParams, RequestCancelled, ResourceNotFound, as_acp_error
-from adapters.acp.schema import ContentBlock, dump
+from adapters.acp.errors import InvalidParams, RequestCancelled, ResourceNotFound
+from adapters.acp.schema import ContentBlock, SessionUpdate, dump
 from adapters.core import runtime as port
 from adapters.core.foreground import Foreground, Report, Signal
 from adapters.core.permissions import Permissions
+from adapters.core.prompt_errors import not_inserted
 from adapters.core.retained import Tail, Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
 from adapters.log import log
 
 _STOP_BOUND = 3.0
-"""Seconds that closing waits for work to end by its interrupt before the runtime session is closed anyway."""
+"""Seconds that closing waits for work to end by its interrupt, and for look-ups, before the runtime session is closed anyway."""
 _STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
-"""Updates that describe the session as it is now: the latest of each is sent to a client that synchronizes (REPLAY-11)."""
+"""Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
+_UNENCODABLE = (TypeError, ValueError, RecursionError)
+"""What values that are no JSON raise: they cost one update, not the runtime's reader."""
 
 Spawn = Callable[..., object]
 
 
 class Client(Protocol):
     """A connection on which sessions can be active."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        ...
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification now, in order."""
@@ -76,7 +85,7 @@ class Session:
         self._spawn = spawn
         self._on_idle = on_idle
         self._clients: list[Client] = []
-        self._syncing = 0
+        self._joining = 0
         self._queue: deque[Pending] = deque()
         self._in_flight: Pending | None = None
         self._foreground = Foreground()
@@ -84,15 +93,21 @@ class Session:
         self._tail = Tail()
         self._standing: dict[str, Wire] = {}
         self._wake = anyio.Event()
-        self._ended = anyio.Event()
+        self._early: list[port.Event] | None = []
+        """What the runtime said before its opening call returned."""
         self.closing = False
+        self.ended = anyio.Event()
+        """Set when `close` is through."""
 
     def begin(self, runtime: port.RuntimeSession, setup: port.SessionSetup) -> None:
         """Bind the runtime session; from here on prompts can come. Start `run` beside it."""
+        early, self._early = self._early or [], None
         self.runtime = runtime
         self._setup = setup
         self._submissions: Submissions[IncomingRequest, Prompt] = Submissions(runtime.session_id)
         self._permissions = Permissions(runtime.session_id, self._permission_answered)
+        for event in early:
+            self.deliver(event)
 
     @property
     def session_id(self) -> str:
@@ -102,13 +117,13 @@ class Session:
     @property
     def unattended(self) -> bool:
         """No client, no work, no prompt: nothing would be lost by closing (KEY-43)."""
-        return not (self._clients or self._syncing or self._foreground.working or self._submissions.open)
+        return not (self._clients or self._joining or self._foreground.working or self._submissions.open)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def attach(self, client: Client) -> None:
-        """From now on this client gets every update."""
-        if client not in self._clients:
+        """From now on this client gets every update, unless its connection has ended meanwhile."""
+        if client not in self._clients and not client.closed:
             self._clients.append(client)
 
     def detach(self, client: Client) -> None:
@@ -116,6 +131,18 @@ class Session:
         if client in self._clients:
             self._clients.remove(client)
         self._permissions.gone(client)
+
+    @contextmanager
+    def joining(self) -> Generator[None]:
+        """While a client is on its way in, the session is not freed and the fold of its work is kept."""
+        self._joining += 1
+        try:
+            yield
+        finally:
+            self._joining -= 1
+            self._forget_stored_work()
+            if self.unattended:
+                self._on_idle(self)
 
     async def reconfigure(self, setup: port.SessionSetup) -> None:
         """A resume of this active session brings the complete new roots and servers (RESUME-1).
@@ -132,31 +159,31 @@ class Session:
         """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).
 
         Live updates skip this client meanwhile; the fold of the running work covers them, so that nothing older follows
-        something newer (REPLAY-9). Raises what the runtime's replay raises, the client then being as before.
+        something newer (REPLAY-9). Use inside `joining`. Raises what the runtime's replay raises; a client that was attached
+        before is attached again and has missed nothing.
         """
-        before = client in self._clients
-        if before:
+        attached = client in self._clients
+        if attached:
             self._clients.remove(client)
-        self._syncing += 1
         try:
             if replay:
                 async for update in self.runtime.replay():
-                    self._send(client, dump(update))
+                    if wire := self._wire(update):
+                        self._send(client, wire)
                     await client.writable()
-        except BaseException:
-            if before and not self.closing:
-                self.attach(client)
-            raise
+            attached = True
         finally:
-            self._syncing -= 1
+            if attached and not self.closing:
+                self._bring_up_to_date(client)
         if self.closing:
             raise ResourceNotFound(self.session_id)
+
+    def _bring_up_to_date(self, client: Client) -> None:
         for folded in (*self._tail.updates(), *self._standing.values()):
             self._send(client, folded)
         self._send(client, _state(self._foreground.snapshot))
         self.attach(client)
         self._permissions.reissue(client)
-        self._forget_stored_work()
 
     async def writable(self) -> None:
         """Return once every client has room: a slow client slows the runtime instead of filling memory."""
@@ -188,20 +215,21 @@ class Session:
     async def close(self) -> None:
         """Cancel, end the runtime's work, free everything; every attempt is answered (CLOSE-*). May be called again."""
         if self.closing:
-            await self._ended.wait()
+            await self.ended.wait()
             return
         self.closing = True
         try:
             self.cancel()
             self._permissions.withdraw_all(foreground_only=False)
+            self._wake.set()
             with anyio.move_on_after(_STOP_BOUND):
-                while self._foreground.working or self._in_flight:
+                while self._foreground.working or self._submissions.open:
                     await self._wake.wait()
                     self._renew_wake()
-            await self.runtime.close()
-            self._finish()
+            await self._guard("close", self.runtime.close)
         finally:
-            self._ended.set()
+            self._finish()
+            self.ended.set()
             self._wake.set()
 
     def _finish(self) -> None:
@@ -219,11 +247,13 @@ class Session:
     # --- the session's own task -------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Look up and hand over, until closed."""
-        while not self.closing:
+        """Look up and hand over, until closed. What waits for its look-up then still gets it: its answer must be true."""
+        while True:
             self._renew_wake()
-            while not self.closing and await self._step():
+            while await self._step():
                 pass
+            if self.closing:
+                return
             if not self._wake.is_set():
                 await self._wake.wait()
 
@@ -235,7 +265,7 @@ class Session:
             if submission.state is State.LOOKING:
                 await self._look_up(submission)
                 return True
-        if not self._queue or self._in_flight or self._foreground.cancelling:
+        if self.closing or not self._queue or self._in_flight or self._foreground.cancelling:
             return False
         head = self._queue[0]
         if head.local:
@@ -325,9 +355,13 @@ class Session:
 
     def deliver(self, event: port.Event) -> None:
         """Take one event of the runtime; never blocks."""
+        if self._early is not None:
+            self._early.append(event)
+            return
         match event:
             case port.Output(update):
-                self._broadcast(dump(update))
+                if wire := self._wire(update):
+                    self._broadcast(wire)
             case port.WorkStarted():
                 if report := self._foreground.signal(Signal.STARTED):
                     self._report(report)
@@ -408,13 +442,14 @@ class Session:
     def _stop_if_unwanted(self, submission: Pending) -> None:
         if not submission.payload.unwanted:
             return
+        submission.payload.unwanted = False  # once: its proof of storage may come after the end of its work (CANCEL-5)
         if self._foreground.working:
             self._stop_work()
         else:
             self._stop_next_work = True
 
     def _ask(self, question: port.PermissionRequested) -> None:
-        if question.foreground and (self._foreground.cancelling or self.closing):
+        if self.closing or (question.foreground and self._foreground.cancelling):
             self._permission_answered(question, None)
             return
         self._permissions.ask(question, self._clients)
@@ -436,7 +471,7 @@ class Session:
             self._on_idle(self)
 
     def _forget_stored_work(self) -> None:
-        if not (self._foreground.working or self._syncing or self._in_flight):
+        if not (self._foreground.working or self._joining or self._in_flight):
             self._tail.clear()
 
     # --- sending -----------------------------------------------------------------------------------------------------
@@ -445,31 +480,30 @@ class Session:
         self._broadcast(_state(report))
 
     def _broadcast(self, update: Wire) -> None:
-        if update["sessionUpdate"] in _STANDING:
-            self._standing[update["sessionUpdate"]] = update
+        kind = update["sessionUpdate"]
+        if kind in _STANDING:
+            self._standing[kind] = {**self._standing.get(kind, {}), **update}
         else:
             self._tail.add(update)
         for client in self._clients:
             self._send(client, update)
 
+    def _wire(self, update: SessionUpdate) -> Wire | None:
+        try:
+            return dump(update)
+        except _UNENCODABLE as error:
+            log("update dropped", session=self.session_id, error=type(error).__name__)
+            return None
+
     def _send(self, client: Client, update: Wire) -> None:
-        client.notify("session/update", {"sessionId": self.session_id, "update": update})
+        try:
+            client.notify("session/update", {"sessionId": self.session_id, "update": update})
+        except _UNENCODABLE as error:
+            log("update dropped", session=self.session_id, error=type(error).__name__)
 
 
 def _same_folder(first: str, second: str) -> bool:
     return os.path.normpath(first) == os.path.normpath(second)
-
-
-def not_inserted(error: Exception) -> AcpError:
-    """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5).
-
-    A driver that could not find out says `inserted: null` itself; that stays.
-    """
-    if not isinstance(error, AcpError):
-        log("prompt failed", error=type(error).__name__)
-    known = as_acp_error(error)
-    data: Any = known.data
-    return known if isinstance(data, dict) and "inserted" in data else known.with_data(inserted=False)
 
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:

@@ -74,6 +74,8 @@ async def rig(store: Store | None = None, *, automatic: bool = False, pair: str 
                 async with AsyncExitStack() as stack:
                     made = Rig(runtime, server, tasks, stack, pair)
                     yield made
+                    runtime.automatic = True  # what still runs ends at once
+                    runtime.lookup_gate.set()
                 made.check()
             tasks.cancel_scope.cancel()
 

@@ -1,0 +1,19 @@
+"""What a prompt's error says to machines. Owns `data.inserted`; imports no models (D10)."""
+
+from __future__ import annotations
+
+from adapters.acp.errors import AcpError, as_acp_error
+from adapters.log import log
+
+
+def not_inserted(error: Exception) -> AcpError:
+    """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5).
+
+    A driver that could not find out says `inserted: null` itself; that stays.
+    """
+    if not isinstance(error, AcpError):
+        log("prompt failed", error=type(error).__name__)
+    known = as_acp_error(error)
+    data: object = known.data
+    marked = isinstance(data, dict) and "inserted" in data
+    return known if marked else known.with_data(inserted=False)
