@@ -40,6 +40,8 @@ class _Block:
     parts: list[str] = field(default_factory=list[str])
     whole: bool = False
     """The whole block has come; until then it may still turn out to be discarded."""
+    uuid: str = ""
+    """Of the frame or entry that brought it whole."""
 
     @property
     def text(self) -> str:
@@ -144,6 +146,15 @@ class Messages:
             if any(block.space == space for block in lost):
                 yield message.upsert(space)
 
+    def retract(self, uuids: Collection[Any]) -> Iterator[SessionUpdate]:
+        """The runtime removed what these frames said."""
+        for message in self._messages.values():
+            lost = [block for block in message.blocks if block.uuid and block.uuid in uuids]
+            message.blocks = [block for block in message.blocks if block not in lost]
+            for space in _SHOWN:
+                if any(block.space == space for block in lost):
+                    yield message.upsert(space)
+
     def settle(self) -> None:
         """The turn is over: what was shown stays."""
         self._current = None
@@ -168,13 +179,13 @@ class Messages:
         for space, text in blocks:
             streamed = next((block for block in message.blocks if block.space == space and not block.whole), None)
             if streamed is not None:
-                streamed.whole = True
+                streamed.whole, streamed.uuid = True, uuid
                 if streamed.text != text:
                     streamed.parts = [text]
                     yield message.upsert(space)
                 continue
             known = message.shows(space)
-            message.blocks.append(_Block(space, [text], whole=True))
+            message.blocks.append(_Block(space, [text], whole=True, uuid=uuid))
             if live and known:
                 make = AgentMessageChunk if space == "agent" else AgentThoughtChunk
                 yield make(message_id=message_id, content=TextBlock(text=text))

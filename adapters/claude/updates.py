@@ -11,7 +11,7 @@ from typing import Any
 from adapters.acp.schema import (
     AgentMessage,
     AgentMessageChunk,
-    Notice,
+    SessionInfoUpdate,
     SessionUpdate,
     ToolCallUpdate,
     UsageUpdate,
@@ -19,8 +19,9 @@ from adapters.acp.schema import (
 from adapters.claude import wrappers
 from adapters.claude.conversation import Conversation, compacted, printed
 from adapters.claude.messages import block_index, stream_id
+from adapters.claude.notices import notice_of
 from adapters.claude.replay import replay
-from adapters.claude.shapes import as_count, as_list, as_mapping, as_text
+from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.claude.tools import one_line, tool_call
 from adapters.claude.usage import Usage
 
@@ -28,8 +29,6 @@ __all__ = ["Translator", "replay"]
 
 _Frame = Mapping[str, Any]
 _Updates = Iterator[SessionUpdate]
-
-_SEVERITIES: Mapping[str, str] = {"error": "error", "warning": "warning"}
 
 
 class Translator:
@@ -62,9 +61,13 @@ class Translator:
             case "result":
                 return list(self._result(frame))
             case "system":
-                return list(self._system(frame))
+                updates = list(self._system(frame))
+            case "tombstone":
+                updates = list(self._messages.retract([as_mapping(frame.get("message")).get("uuid")]))
             case _:
-                return []
+                updates = list[SessionUpdate]()
+        notice = notice_of(frame)
+        return [*updates, notice] if notice else updates
 
     def finish(self, status: str) -> list[SessionUpdate]:
         """Give the calls that are still open a final status ("failed" or "cancelled"): nothing runs any more."""
@@ -164,16 +167,15 @@ class Translator:
                     yield compacted(self._compaction)
                 self._usage.compacted(as_mapping(frame.get("compact_metadata")).get("post_tokens"))
                 yield from self._usage.news()
-            case "status":
-                yield from _compaction_notices(frame)
-            case "api_retry":
-                yield _retry_notice(frame)
-            case "informational":
-                if text := one_line(as_text(frame.get("content"))):
-                    severity = _SEVERITIES.get(as_text(frame.get("level")), "info")
-                    yield Notice(severity=severity, title=text)  # pyright: ignore[reportArgumentType]
             case "task_progress":
                 yield from self._calls.progress(as_text(frame.get("tool_use_id")), as_text(frame.get("description")))
+            case "local_command_output":
+                yield from self._said(printed(as_text(frame.get("uuid")), as_text(frame.get("content")).strip()))
+            case "session_title_changed":
+                if title := one_line(as_text(frame.get("title"))):
+                    yield SessionInfoUpdate(title=title)
+            case "model_refusal_fallback":
+                yield from self._messages.retract(as_list(frame.get("retracted_message_uuids")))
             case _:
                 return
 
@@ -194,22 +196,3 @@ class Translator:
         for call_id in self._announced:
             yield from self._calls.abandon(call_id)
         self._announced.clear()
-
-
-def _compaction_notices(frame: _Frame) -> _Updates:
-    """A compaction takes a model call's time; its id is known only at its end, so its beginning is a notice."""
-    if frame.get("status") == "compacting":
-        yield Notice(severity="info", title="Compacting the conversation.")
-    elif frame.get("compact_result") == "failed":
-        reason = one_line(as_text(frame.get("compact_error")))
-        if reason:
-            yield Notice(severity="warning", title="The conversation could not be compacted.", description=reason)
-        else:
-            yield Notice(severity="warning", title="The conversation could not be compacted.")
-
-
-def _retry_notice(frame: _Frame) -> Notice:
-    status = as_count(frame.get("error_status"))
-    cause = f"HTTP {status}" if status else as_text(frame.get("error")) or "no answer"
-    attempt, limit = as_count(frame.get("attempt")), as_count(frame.get("max_retries"))
-    return Notice(severity="warning", title=f"The model's API failed ({one_line(cause)}); retry {attempt} of {limit}.")

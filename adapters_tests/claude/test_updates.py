@@ -367,6 +367,54 @@ def test_retries_are_notices() -> None:
     assert run({"type": "system", "subtype": "informational", "content": " ", "level": ["x"]}) == []
 
 
+@pytest.mark.parametrize(
+    ("frame", "severity", "title"),
+    [
+        ({"subtype": "model_fallback", "content": "Switched to other."}, "warning", "Switched to other."),
+        ({"subtype": "model_refusal_fallback"}, "warning", "The model was replaced by another one."),
+        (
+            {"subtype": "session_writes_lost", "lost": ["transcript"], "error_code": "ENOSPC"},
+            "error",
+            "Parts of the session could not be saved (ENOSPC): resuming it will miss them.",
+        ),
+    ],
+)
+def test_events_to_hear_of(frame: Frame, severity: str, title: str) -> None:
+    """NOTE-1: what a user should know, once."""
+    (notice,) = run({"type": "system", **frame})
+    assert (notice["severity"], notice["title"]) == (severity, title)
+    assert run({"type": "system", "subtype": "session_writes_lost", "lost": ["global_config"]}) == []
+
+
+def test_usage_limits() -> None:
+    """A limit is told with the time of its end, where that is known."""
+    (notice,) = run({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1_800_000_000}})
+    assert (notice["title"], notice["description"]) == (
+        "The account's usage limit is reached.",
+        "It is reset at 2027-01-15T08:00+00:00.",
+    )
+    for resets_at in (None, 10**30, "x"):
+        info = {"status": "allowed_warning", "resetsAt": resets_at}
+        assert "description" not in run({"type": "rate_limit_event", "rate_limit_info": info})[0]
+    assert run({"type": "rate_limit_event", "rate_limit_info": {"status": "allowed"}}) == []
+
+
+def test_the_title_of_a_session() -> None:
+    """INFO-1."""
+    assert run({"type": "system", "subtype": "session_title_changed", "title": "New name"}) == [
+        {"sessionUpdate": "session_info_update", "title": "New name"}
+    ]
+
+
+def test_messages_that_the_runtime_removes() -> None:
+    """What was taken out of the conversation is not shown any longer."""
+    frames = [whole("m1", "Kept. ", uuid="a"), whole("m1", "Gone.", uuid="b")]
+    assert picture(*frames, {"type": "tombstone", "message": {"uuid": "b"}}) == [("agent", "m1", "Kept. ")]
+    fallback = {"type": "system", "subtype": "model_refusal_fallback", "retracted_message_uuids": ["a", "b", 5, "x"]}
+    assert picture(*frames, fallback) == []
+    assert picture(*frames, {"type": "tombstone", "message": {"uuid": ""}}) == [("agent", "m1", "Kept. Gone.")]
+
+
 def test_compaction() -> None:
     """COMP-1, COMP-2, COMP-3: one item under the boundary's id, its summary after it."""
     summary = (
