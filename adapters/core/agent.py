@@ -21,6 +21,9 @@ from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetu
 from adapters.core.session import Session
 from adapters.log import log
 
+_SHUTDOWN_BOUND = 0.2
+"""Seconds that work gets to end by its interrupt when the whole agent ends: no client is there to see how it ends."""
+
 
 class Agent:
     """All sessions of one runtime in this process."""
@@ -76,7 +79,7 @@ class Agent:
         """Close all sessions at once, then the runtime."""
         async with anyio.create_task_group() as tasks:
             for session in list(self._sessions.values()):
-                tasks.start_soon(self._finish, session)
+                tasks.start_soon(self._finish, session, _SHUTDOWN_BOUND)
         await self._runtime.aclose()
 
     # --- methods -----------------------------------------------------------------------------------------------------
@@ -194,9 +197,9 @@ class Agent:
         self._spawn(self._finish, session)
         await session.ended.wait()
 
-    async def _finish(self, session: Session) -> None:
+    async def _finish(self, session: Session, stop_bound: float | None = None) -> None:
         with anyio.CancelScope(shield=True):
-            await session.close()
+            await session.close(stop_bound)
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
             self._members.pop(session.session_id, None)

@@ -86,6 +86,8 @@ class Session:
         self._on_idle = on_idle
         self._clients: list[Client] = []
         self._joining = 0
+        self._away: list[Client] = []
+        """Attached clients that synchronize again just now."""
         self._queue: deque[Pending] = deque()
         self._in_flight: Pending | None = None
         self._foreground = Foreground()
@@ -165,14 +167,19 @@ class Session:
         attached = client in self._clients
         if attached:
             self._clients.remove(client)
+            self._away.append(client)
         try:
             if replay:
                 async for update in self.runtime.replay():
+                    if self.closing:
+                        break
                     if wire := self._wire(update):
                         self._send(client, wire)
                     await client.writable()
             attached = True
         finally:
+            if client in self._away:
+                self._away.remove(client)
             if attached and not self.closing:
                 self._bring_up_to_date(client)
         if self.closing:
@@ -212,17 +219,22 @@ class Session:
         if self._foreground.working:
             self._stop_work()
 
-    async def close(self) -> None:
-        """Cancel, end the runtime's work, free everything; every attempt is answered (CLOSE-*). May be called again."""
+    async def close(self, stop_bound: float | None = None) -> None:
+        """Cancel, end the runtime's work, free everything; every attempt is answered (CLOSE-*). May be called again.
+
+        `stop_bound`: seconds that the work gets to end by its interrupt.
+        """
         if self.closing:
             await self.ended.wait()
             return
         self.closing = True
         try:
+            for client in self._away:
+                self._bring_up_to_date(client)
             self.cancel()
             self._permissions.withdraw_all(foreground_only=False)
             self._wake.set()
-            with anyio.move_on_after(_STOP_BOUND):
+            with anyio.move_on_after(_STOP_BOUND if stop_bound is None else stop_bound):
                 while self._foreground.working or self._submissions.open:
                     await self._wake.wait()
                     self._renew_wake()
