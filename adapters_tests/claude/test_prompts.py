@@ -195,6 +195,28 @@ def test_size_is_read_from_every_image_type(head: bytes) -> None:
         to_content([ImageBlock(data=base64.b64encode(head).decode(), mime_type="image/x")])
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"\x89PNG\r\n\x1a\n",
+        b"\xff\xd8\xff",
+        b"\xff\xd8\xff\xe0\0\x02\0\0\0\0\0\0\0\0",
+        b"GIF87a",
+        b"RIFF\0\0\0\0WEBPnew ",
+        b"RIFF\0\0\0\0WEBPVP8L",
+    ],
+)
+def test_an_image_whose_size_is_not_told_passes(head: bytes) -> None:
+    """Only what is known to be wrong is refused; the runtime looks at the rest."""
+    (block,) = to_content([ImageBlock(data=base64.b64encode(head).decode(), mime_type="image/png")])
+    assert block["type"] == "image"
+
+
+def test_an_image_without_pixels_is_refused() -> None:
+    with pytest.raises(InvalidParams, match="no pixels"):
+        to_content([ImageBlock(data=base64.b64encode(b"GIF89a\0\0\x10\0").decode(), mime_type="image/gif")])
+
+
 def test_an_image_travels_under_the_type_its_bytes_show() -> None:
     (block,) = to_content([ImageBlock(data=PNG, mime_type="image/jpeg")])
     assert block["source"]["media_type"] == "image/png"
