@@ -14,7 +14,7 @@ from pathlib import Path
 
 import anyio
 
-from adapters.scripted.home import isolated_claude_home
+from adapters.scripted.home import isolated_claude_home, isolated_codex_home
 from adapters.scripted.model import ScriptedModel
 from adapters.scripted.script import Script, ScriptError
 from adapters.scripted.script_file import load_script
@@ -25,7 +25,13 @@ async def _run(script: Script, port: int, home: Path | None) -> None:
         async with ScriptedModel(script, port=port) as model:
             line: dict[str, object] = {"baseUrl": model.base_url}
             if home is not None:
-                line["environment"] = isolated_claude_home(home, model.base_url)
+                runtimes = (
+                    isolated_claude_home,
+                    isolated_codex_home,
+                )  # what they add to the common part never collides
+                line["environment"] = {
+                    key: text for make in runtimes for key, text in make(home, model.base_url).items()
+                }
             sys.stdout.write(json.dumps(line) + "\n")
             sys.stdout.flush()
             async for _ in signals:

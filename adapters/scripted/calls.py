@@ -35,6 +35,8 @@ class Asked:
     streaming: bool = True
     compaction: bool = False
     model: str = "scripted"
+    ids: tuple[str, ...] = ()
+    """For each prompt what tells it from all others, where the runtime says it: then its place may change (a compaction)."""
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class CallLog:
     def __init__(self) -> None:
         self.records: list[Call] = []
         self._texts: dict[str, str] = {}  # every call repeats the conversation: each prompt is kept once
-        self._asked: set[tuple[str | None, str | None, int, str]] = set()
+        self._asked: set[tuple[str | None, str | None, int | str, str]] = set()
         self._failures: Counter[tuple[object, ...]] = Counter()
         self._failed: set[tuple[object, ...]] = set()
         self._compacted: set[tuple[object, ...]] = set()
@@ -137,7 +139,7 @@ class CallLog:
         first = len(asked.prompts) - asked.fresh
         taken: list[str] = []
         for index in range(first, len(asked.prompts)):
-            place = (asked.session, asked.agent, index, asked.prompts[index])
+            place = (asked.session, asked.agent, asked.ids[index] if asked.ids else index, asked.prompts[index])
             if place not in self._asked or index == len(asked.prompts) - 1:
                 taken.append(asked.prompts[index])
             self._asked.add(place)

@@ -90,11 +90,12 @@ def isolated_codex_home(root: Path, base_url: str, trusted: Iterable[Path] = ())
     """Make a home for Codex in `root` and return the whole environment to start it with.
 
     `base_url` is the scripted model, `http://127.0.0.1:PORT`; `trusted` are project folders that Codex shall trust. An
-    existing home is used again with its threads; its `config.toml` is written anew. Folders have mode 0700, the file 0600.
-    Raises `OSError` when one cannot be made. Codex 0.163.0 refuses a home below the system's temp folder, which is the one
-    in `TMPDIR`: here a folder beside the home.
+    existing home is used again with its threads, its `config.toml` is written anew. Folders have mode 0700, the file 0600.
+    Raises `OSError` when one cannot be made and `ValueError` for a trusted folder whose name is not UTF-8. Codex 0.163.0
+    complains about a home below the temp folder that `TMPDIR` names; here that is a folder beside the home.
     """
     root = root.absolute()
+    environ = base_environment(root)
     home = _folder(root / "codex")
     lines = [_CODEX_CONFIG.format(base_url=_toml(f"{base_url}/v1"), key=_toml(_CODEX_KEY))]
     lines += [f'\n[projects.{_toml(str(folder.absolute()))}]\ntrust_level = "trusted"\n' for folder in trusted]
@@ -102,12 +103,12 @@ def isolated_codex_home(root: Path, base_url: str, trusted: Iterable[Path] = ())
     config.touch(mode=0o600)
     config.chmod(0o600)
     config.write_text("".join(lines), encoding="utf-8")
-    return {**base_environment(root), "CODEX_HOME": str(home), _CODEX_KEY: DUMMY_KEY}
+    return {**environ, "CODEX_HOME": str(home), _CODEX_KEY: DUMMY_KEY}
 
 
 def _toml(text: str) -> str:
-    """A TOML string; JSON's escapes are a part of TOML's."""
-    return json.dumps(text)
+    """A TOML string: JSON's but for surrogate pairs, which TOML does not know, and the delete character."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _folder(path: Path) -> Path:

@@ -141,19 +141,22 @@ def _function_call(name: str, arguments: object) -> dict[str, Any]:
 def _item_events(index: int, block: Block, item: Mapping[str, Any]) -> Iterator[Event | Hold]:
     """The events of one block, `item` when it is finished."""
     place = {"item_id": item["id"], "output_index": index}
-    empty: dict[str, Any]
+    empty: dict[str, Any] = {}
     match block:
         case Text():
-            empty, name, parts = {"content": []}, "response.output_text.delta", block.spread.cut(block.text)
+            name, parts = "response.output_text.delta", block.spread.cut(block.text)
+            empty["content"] = []
             gate, gate_after = block.spread.gate, block.spread.gate_after
             place["content_index"] = 0
         case Thinking():
-            empty, name = {"summary": []}, "response.reasoning_summary_text.delta"
-            parts, gate, gate_after = block.spread.cut(block.thinking), block.spread.gate, block.spread.gate_after
+            name, parts = "response.reasoning_summary_text.delta", block.spread.cut(block.thinking)
+            empty["summary"] = []
+            gate, gate_after = block.spread.gate, block.spread.gate_after
             place["summary_index"] = 0
         case ToolUse() | Shell():
             field, name = _INPUT[item["type"]]
-            empty, parts = {field: ""}, pieces(item[field], block.deltas if isinstance(block, ToolUse) else 1)
+            parts = pieces(item[field], block.deltas if isinstance(block, ToolUse) else 1)
+            empty[field] = ""
             gate, gate_after = block.gate, 0
     yield _event("response.output_item.added", {"output_index": index, "item": {**item, **empty}})
     if isinstance(block, Thinking):

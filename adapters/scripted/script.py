@@ -31,8 +31,10 @@ def _check(condition: bool, sentence: str) -> None:
 
 
 def pieces(text: str, count: int) -> list[str]:
-    """`text` in `count` parts of nearly one length, fewer when it has fewer characters."""
+    """`text` in `count` parts of nearly one length, fewer when it has fewer characters; none of an empty one."""
     count = min(count, len(text))
+    if count == 0:
+        return []
     return [text[start:end] for start, end in pairwise(len(text) * number // count for number in range(count + 1))]
 
 

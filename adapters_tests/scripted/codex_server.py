@@ -3,7 +3,7 @@
 import importlib.util
 import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -59,22 +59,34 @@ class Codex:
         return reply["result"]
 
     async def start_thread(self, **params: Any) -> None:
+        """Start a thread, the one that prompts go to from now on."""
         result = await self.ask("thread/start", cwd=str(self.root / "cwd"), **params)
         self.thread = result["thread"]["id"]
 
-    async def prompt(self, text: str, **params: Any) -> str:
+    async def prompt(self, *texts: str, images: Sequence[Path] = ()) -> str:
         """Start a turn; return its id."""
-        result = await self.ask("turn/start", threadId=self.thread, input=[text_input(text)], **params)
+        content = [*map(text_input, texts), *({"type": "localImage", "path": str(path)} for path in images)]
+        result = await self.ask("turn/start", threadId=self.thread, input=content)
         return str(result["turn"]["id"])
+
+    async def steer(self, turn: str, text: str) -> None:
+        """Send a prompt into a running turn."""
+        await self.ask("turn/steer", threadId=self.thread, expectedTurnId=turn, input=[text_input(text)])
 
     async def ended(self, turn: str) -> Frame:
         """The turn as its end reports it."""
         frame = await self.event("turn/completed", lambda params: params["turn"]["id"] == turn)
         return frame["params"]["turn"]
 
-    async def turn(self, text: str, **params: Any) -> Frame:
+    async def turn(self, *texts: str, images: Sequence[Path] = ()) -> Frame:
         """A turn from its prompt to its end."""
-        return await self.ended(await self.prompt(text, **params))
+        return await self.ended(await self.prompt(*texts, images=images))
+
+    async def said(self, text: str) -> str:
+        """The last words of a turn, which must complete."""
+        turn = await self.turn(text)
+        assert turn["status"] == "completed", turn
+        return turn["items"][-1]["text"]
 
     async def event(self, method: str, wanted: Callable[[Any], bool] = lambda _: True, start: int = 0) -> Frame:
         """The first notification or request of that method that is wanted."""
@@ -120,15 +132,15 @@ def text_input(text: str) -> Frame:
 
 @asynccontextmanager
 async def codex(
-    model: ScriptedModel, *arguments: str, environ: Mapping[str, str] | None = None, **thread: Any
+    model: ScriptedModel, /, *arguments: str, root: Path | None = None, **thread: Any
 ) -> AsyncIterator[Codex]:
-    """The real app-server with a new thread that talks to `model`; gone, with its home, at the end."""
+    """The real app-server with a new thread that talks to `model`; gone, with its home unless `root` is given, at the end."""
     binary = codex_binary()
     assert binary is not None
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "cwd").mkdir()
-        environment = {**isolated_codex_home(root / "home", model.base_url, [root / "cwd"]), **(environ or {})}
+        root = root or Path(folder)
+        (root / "cwd").mkdir(exist_ok=True)
+        environment = isolated_codex_home(root / "home", model.base_url, [root / "cwd"])
         failure: Exception | None = None
         async with (
             await anyio.open_process([binary, "app-server", *arguments], env=environment, cwd=root / "cwd") as process,

@@ -2,11 +2,13 @@
 
 import os
 import stat
+import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from adapters.scripted import isolated_claude_home, scrubbed
+from adapters.scripted import isolated_claude_home, isolated_codex_home, scrubbed
 
 FOREIGN = (
     "ANTHROPIC_API_KEY",
@@ -41,6 +43,53 @@ def test_a_claude_home_lies_inside_its_root_and_inherits_nothing(
         assert folder.is_relative_to(root)
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert ("IS_SANDBOX" in environ) == (os.geteuid() == 0)
+
+
+def test_a_codex_home_lies_inside_its_root_and_inherits_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in (*FOREIGN, "XDG_RUNTIME_DIR", "HTTPS_PROXY", "SECRET"):
+        monkeypatch.setenv(name, "inherited")
+    root = tmp_path / "a" / "home"
+    environ = isolated_codex_home(root, "http://127.0.0.1:1")
+    assert "inherited" not in environ.values()
+    assert [name for name in environ if name.startswith(("ANTHROPIC", "CLAUDE", "OPENAI", "CODEX"))] == ["CODEX_HOME"]
+    for name in ("HOME", "CODEX_HOME", "TMPDIR"):
+        folder = Path(environ[name])
+        assert folder.is_relative_to(root)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not Path(environ["CODEX_HOME"]).is_relative_to(environ["TMPDIR"])  # Codex would complain
+
+
+def codex_config(environ: dict[str, str]) -> dict[str, Any]:
+    file = Path(environ["CODEX_HOME"]) / "config.toml"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
+def test_codex_is_told_to_meet_the_scripted_model_only(tmp_path: Path) -> None:
+    environ = isolated_codex_home(tmp_path, "http://127.0.0.1:1")
+    config = codex_config(environ)
+    provider = config["model_providers"][config["model_provider"]]
+    assert provider["base_url"] == "http://127.0.0.1:1/v1"
+    assert environ[provider["env_key"]]
+    assert config["features"] == {"plugins": False}
+    assert config["analytics"] == {"enabled": False}
+    assert config["check_for_update_on_startup"] is False
+    assert "projects" not in config
+
+
+def test_a_codex_home_is_used_again_with_a_new_configuration(tmp_path: Path) -> None:
+    odd = tmp_path / 'a "quoted"\\ folder \u2028\x7f\U0001f600'
+    first = isolated_codex_home(tmp_path, "http://127.0.0.1:1")
+    kept = Path(first["CODEX_HOME"]) / "kept"
+    kept.touch()
+    (Path(first["CODEX_HOME"]) / "config.toml").chmod(0o644)
+    assert isolated_codex_home(tmp_path, "http://127.0.0.1:2", [odd]) == first
+    config = codex_config(first)
+    assert config["model_providers"]["scripted"]["base_url"] == "http://127.0.0.1:2/v1"
+    assert config["projects"] == {str(odd): {"trust_level": "trusted"}}
+    assert kept.exists()
 
 
 def test_a_home_is_used_again(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ async def test_another_process_serves_counts_and_ends(tmp_path: Path, end: signa
                 assert process.stdout is not None
                 hello = json.loads(await TextReceiveStream(process.stdout).receive())
                 assert hello["environment"]["ANTHROPIC_BASE_URL"] == hello["baseUrl"]
+                config = Path(hello["environment"]["CODEX_HOME"]) / "config.toml"
+                assert hello["baseUrl"] in config.read_text(encoding="utf-8")
                 port = int(hello["baseUrl"].rpartition(":")[2])
                 assert (await ask(port, conversation("p"))).text == "from another process"
                 wire = await connect(port)
