@@ -105,6 +105,8 @@ class PromptLiveOnly:
     """The runtime worked on the prompt but its store did not take it: inserted, not retained (KEY-43). Ends the submission."""
 
     message_id: str
+    by_design: bool = False
+    """The runtime never stores such prompts; otherwise the client is told that the store failed."""
 
 
 @dataclass(frozen=True, slots=True)

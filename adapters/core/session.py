@@ -388,12 +388,12 @@ class Session:
                 if submission := self._open_submission(message_id):
                     self._show(submission)
                     self._stop_if_unwanted(submission)
-            case port.PromptInserted(message_id) | port.PromptLiveOnly(message_id):
+            case port.PromptInserted(message_id) | port.PromptLiveOnly(message_id, _):
                 if submission := self._open_submission(message_id):
                     self._show(submission)
                     self._settle_inserted(submission)
                     self._stop_if_unwanted(submission)
-                    if isinstance(event, port.PromptLiveOnly):
+                    if isinstance(event, port.PromptLiveOnly) and not event.by_design:
                         self._broadcast(_NOT_STORED)
             case port.PromptFailed(message_id, error):
                 if submission := self._open_submission(message_id):
