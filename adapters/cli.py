@@ -130,6 +130,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `acp-adapters --help | head -1`
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 1
+    except Exception as error:  # noqa: BLE001 - a traceback helps no user; kind and place do for a report
+        from adapters.process import where
+
+        return _complain(f"internal error {' '.join(where(error).values())}; please report it", 1)
 
 
 def _run(asked: Invocation) -> int:
@@ -210,6 +214,10 @@ def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
             yield server
 
     if home is not None:
+        try:
+            Path(home).mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise CannotStartError(f"--home {home} cannot be used ({error.strerror}): name another folder") from None
         return run(lambda: open_scripted(Path(home)))
     with tempfile.TemporaryDirectory(prefix=f"{PROGRAM}-", ignore_cleanup_errors=True) as folder:
         return run(lambda: open_scripted(Path(folder)))

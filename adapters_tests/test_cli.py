@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 import adapters
-from adapters import cli
+from adapters import cli, doctor
 from adapters.acp.framing import LineDecoder
 from adapters.client.process import AgentProcess, start_agent
 
@@ -98,6 +98,30 @@ def test_a_script_that_cannot_be_read_is_one_line(environ: dict[str, str], tmp_p
     assert (status, out) == (2, "")
     assert err.startswith("acp-adapters: --scripted: ")
     assert err.count("\n") == 1
+
+
+def test_a_home_that_cannot_be_made_is_one_line(environ: dict[str, str], tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text("{}")
+    status, out, err = ran(environ, "claude", "--scripted", str(script), "--home", str(script / "home"))
+    assert (status, out) == (1, "")
+    assert err.startswith(f"acp-adapters: --home {script}/home cannot be used (Not a directory)")
+    assert err.count("\n") == 1
+
+
+def test_an_unexpected_failure_is_one_line_without_its_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise RuntimeError("sk-secret")
+
+    monkeypatch.setattr(doctor, "run_doctor", fail)
+    assert cli.main(["doctor"]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("acp-adapters: internal error RuntimeError ")
+    assert printed.err.count("\n") == 1
+    assert "sk-secret" not in printed.err
 
 
 def test_a_closed_stdout_is_no_traceback(environ: dict[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -70,14 +71,19 @@ def living_homes(temp: Path) -> list[Path]:
     return list(temp.glob("acp-adapters-*"))
 
 
+@pytest.mark.parametrize("number", [None, signal.SIGTERM])
 async def test_it_answers_from_the_script_and_touches_nothing_of_the_user(
-    tmp_path: Path, temp: Path, script: Path
+    tmp_path: Path, temp: Path, script: Path, number: signal.Signals | None
 ) -> None:
+    """STDIO-11, STDIO-14: however it ends, its home and every process in it are gone."""
     async with agent(tmp_path, temp, "--scripted", str(script)) as (process, client):
         await hello(client, tmp_path, "k-1")
         (home,) = living_homes(temp)
         assert living_in(home)
-        await process.transport.aclose()
+        if number is None:
+            await process.transport.aclose()
+        else:
+            process.signal(number)
         assert await process.wait() == 0
         assert process.stderr == ""
         await wait_for(lambda: not living_in(home), 2.0, "every process of the home is gone")
