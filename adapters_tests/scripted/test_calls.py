@@ -1,5 +1,7 @@
 """Counting: what makes a call the model's second answer to a prompt, and what does not (KEY-10 tests rely on it)."""
 
+from dataclasses import replace
+
 from adapters.scripted.calls import Asked, CallLog, holds
 
 
@@ -24,6 +26,12 @@ def test_later_steps_and_later_prompts_do_not_count_again() -> None:
 
 def test_the_same_conversation_asked_again_counts() -> None:
     assert log(asked("a"), asked("a")).calls("a") == 2
+
+
+def test_prompts_with_ids_are_known_at_another_place_and_apart_from_their_like() -> None:
+    first, cut = replace(asked("gone", "a"), ids=("1", "2")), replace(asked("a", "a", fresh=2), ids=("2", "3"))
+    assert log(first, cut).prompts_seen() == ["a", "a"]
+    assert log(first, replace(cut, ids=("4", "3"))).prompts_seen() == ["a", "a", "a"]
 
 
 def test_a_prompt_inserted_twice_counts_twice() -> None:
