@@ -77,6 +77,6 @@ def _error(result: TurnEnded, category: str | None, resets_at: float | None) -> 
     if category == "rate_limit" and resets_at is not None and (wait := round(resets_at - time.time())) > 0:
         data["retryAfter"] = wait
     said = result.text.strip()[:_LONGEST_TEXT]
-    text = " ".join(filter(None, (said, _ADVICE.get(category)))) or f"Claude Code stopped: {category}."
+    text = "\n".join(filter(None, (said, _ADVICE.get(category)))) or f"Claude Code stopped: {category}."
     error_class = AuthRequired if category in ("authentication_failed", "oauth_org_not_allowed") else InternalError
     return error_class(text, data).to_wire()

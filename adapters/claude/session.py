@@ -110,6 +110,8 @@ class ClaudeSession:
         """Entries that our process announced and that were not read yet."""
         self._unexplained: set[str] = set()
         """Entries that were read and that our process did not announce (yet)."""
+        self._caught_up = False
+        """The stored session was read after the last turn, apart from what came since."""
         self._told_servers: set[tuple[str, str]] = set()
         self._interrupt_again = False
         """A turn began after the interrupt was sent, so that was lost."""
@@ -314,7 +316,8 @@ class ClaudeSession:
         for name, status in servers:
             if name in ours and status not in ("connected", "disabled") and (name, status) not in self._told_servers:
                 self._told_servers.add((name, status))
-                title = f"The MCP server {name} is not connected ({status}); its tools are missing."
+                state = "does not answer yet" if status == "pending" else f"is not connected ({status})"
+                title = f"The MCP server {name} {state}: its tools are missing."
                 self._deliver(port.Output(Notice(severity="warning", title=title)))
 
     # --- permissions ----------------------------------------------------------------------------------------------------
@@ -418,7 +421,7 @@ class ClaudeSession:
 
     async def _overtaken(self) -> bool:
         """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
-        await self._refresh()
+        await self._refresh(little=self._caught_up)
         if await self._until(lambda: not self._unexplained, _MIRROR_BOUND):
             return False
         log("the session was continued elsewhere; restarting Claude Code on it", session=self.session_id)
@@ -522,11 +525,14 @@ class ClaudeSession:
 
     # --- the store ------------------------------------------------------------------------------------------------------
 
-    async def _refresh(self) -> None:
-        """Take in what was appended to the stored session. Raises `InternalError` when it cannot be read (ADP-6)."""
+    async def _refresh(self, *, little: bool = False) -> None:
+        """Take in what was appended to the stored session. Raises `InternalError` when it cannot be read (ADP-6).
+
+        `little`: it was read a moment ago, so the detour over a thread would cost more than the reading.
+        """
         async with self._reading:
             try:
-                fresh = await to_thread.run_sync(self._transcript.refresh)
+                fresh = self._transcript.refresh() if little else await to_thread.run_sync(self._transcript.refresh)
             except OSError as error:
                 raise _unreadable(error) from None
             unannounced = fresh.new_entry_uuids - self._announced
@@ -537,6 +543,7 @@ class ClaudeSession:
         """After a turn, when there is time, so that the next prompt need not wait for it."""
         with suppress(AcpError):
             await self._refresh()
+            self._caught_up = True
 
     async def replay(self) -> AsyncIterator[SessionUpdate]:
         """All retained history, read as it is passed on. Raises `InternalError` when it cannot be read."""

@@ -80,6 +80,10 @@ class Sink:
             self.stuck.set()
         await self.open.wait()
 
+    async def changed(self) -> None:
+        """Wait for the next event."""
+        await self._more.wait()
+
     def of(self, *kinds: type[Any]) -> list[Any]:
         """The events of these kinds, in order."""
         return [event for event in self.events if isinstance(event, kinds)]
@@ -88,7 +92,7 @@ class Sink:
         """The `count`-th event of a kind."""
         with anyio.fail_after(_BOUND):
             while len(self.of(kind)) < count:
-                await self._more.wait()
+                await self.changed()
         return self.of(kind)[count - 1]
 
 
