@@ -121,8 +121,8 @@ async def _run(name: str, out: TextIO) -> bool:
             env = {**stage.home(home, model.base_url), "PYTHONPATH": _IMPORT_FROM}
             show = _Show(name, home, project, env, model, out)
             try:
-                await _crash(show)
-                await _hold(show)
+                async with _crash(show) as client:
+                    await _hold(show, client)
             except (AcpError, ConnectionLostError, MalformedAnswerError, TimeoutError, OSError) as error:
                 show.say(f"stopped: {error or type(error).__name__}")
                 show.claim("the demo ran to its end", holds=False)
@@ -156,8 +156,9 @@ def _script(project: Path) -> Script:
     )
 
 
-async def _crash(show: _Show) -> None:
-    """A prompt whose answer is lost, a SIGKILL, and the same prompt again."""
+@asynccontextmanager
+async def _crash(show: _Show) -> AsyncGenerator[Client]:
+    """A prompt whose answer is lost, a SIGKILL, and the same prompt again; gives the connection it ends with."""
     key = str(uuid.uuid4())
     async with show.agent() as (process, client):
         session = await client.new(str(show.project))
@@ -182,36 +183,36 @@ async def _crash(show: _Show) -> None:
         reported = [update for update in client.updates(session, mark) if update["sessionUpdate"] == "user_message"]
         calls = show.model.calls(_CRASH)
         show.say(f"   model calls for this prompt: {calls}")
-    show.claim("after the crash, the same prompt with the same key has the same messageId", second == first)
-    show.claim("the history holds it once", shown == [first] and replayed == [first])
-    show.claim("the retry reported no second user message", all(u["messageId"] == first for u in reported))
-    show.claim("the model was asked once", calls == 1)
+        show.claim("after the crash, the same prompt with the same key has the same messageId", second == first)
+        show.claim("the history holds it once", shown == [first] and replayed == [first])
+        show.claim("the retry reported no second user message", all(u["messageId"] == first for u in reported))
+        show.claim("the model was asked once", calls == 1)
+        yield client
 
 
-async def _hold(show: _Show) -> None:
+async def _hold(show: _Show, client: Client) -> None:
     """A prompt sent twice while a tool runs."""
     key = str(uuid.uuid4())
-    async with show.agent() as (_, client):
-        session = await client.new(str(show.project))
-        show.say(f"session {session[:8]} started")
-        work = await show.send(client, session, _WORK, str(uuid.uuid4()))
-        await work.message_id(_BOUND)
-        await client.wait_update(session, _runs_a_tool, since=work.mark, within=_BOUND)
-        show.say("   a tool is running")
-        calls = [await show.send(client, session, _HELD, key) for _ in range(2)]
-        with anyio.move_on_after(_HEAD_START):
-            await calls[0].result(_BOUND)
-        early = any(call.done for call in calls)
-        show.say(f"   {'answered already' if early else 'both are held'}; now the tool ends")
-        (show.project / "tests-done").touch()
-        answers = [await call.message_id(_BOUND) for call in calls]
-        for call, answer in zip(calls, answers, strict=True):
-            show.say(f"<- request {call.request_id}: inserted as {answer[:8]}")
-        await client.wait_state(session, "idle", since=work.mark, within=_BOUND)
-        inserted = client.view(session).user_message_ids().count(answers[0])
-        asked = show.model.calls(_HELD)
-        show.say(f"   idle; model calls for the held prompt: {asked}")
-        replayed = await _replayed(client, session, show)
+    session = await client.new(str(show.project))
+    show.say(f"session {session[:8]} started")
+    work = await show.send(client, session, _WORK, str(uuid.uuid4()))
+    await work.message_id(_BOUND)
+    await client.wait_update(session, _runs_a_tool, since=work.mark, within=_BOUND)
+    show.say("   a tool is running")
+    calls = [await show.send(client, session, _HELD, key) for _ in range(2)]
+    with anyio.move_on_after(_HEAD_START):
+        await calls[0].result(_BOUND)
+    early = any(call.done for call in calls)
+    show.say(f"   {'answered already' if early else 'both are held'}; now the tool ends")
+    (show.project / "tests-done").touch()
+    answers = [await call.message_id(_BOUND) for call in calls]
+    for call, answer in zip(calls, answers, strict=True):
+        show.say(f"<- request {call.request_id}: inserted as {answer[:8]}")
+    await client.wait_state(session, "idle", since=work.mark, within=_BOUND)
+    inserted = client.view(session).user_message_ids().count(answers[0])
+    asked = show.model.calls(_HELD)
+    show.say(f"   all work has ended; model calls for the held prompt: {asked}")
+    replayed = await _replayed(client, session, show)
     show.claim("a held prompt is not answered before it is inserted", not early)
     show.claim("sent twice, both requests get the one messageId", len(set(answers)) == 1)
     show.claim("it was taken in once: once shown, once stored", inserted == replayed.count(answers[0]) == 1)

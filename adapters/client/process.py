@@ -73,11 +73,6 @@ class AgentProcess:
         """SIGKILL."""
         self.signal(signal.SIGKILL)
 
-    async def close_stdout(self) -> None:
-        """Stop reading: the agent's next write fails (STDIO-12)."""
-        assert self._process.stdout is not None  # noqa: S101  # started with pipes, just below
-        await self._process.stdout.aclose()
-
     async def wait(self, within: float = 10.0) -> int:
         """The exit status, when it has ended. Raises `TimeoutError`."""
         with anyio.fail_after(within):

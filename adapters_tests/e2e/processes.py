@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,14 +28,14 @@ class Proc:
 
 
 def living_in(home: Path) -> list[Proc]:
-    """The live processes whose environment names this home folder."""
-    mark = b"HOME=" + os.fsencode(home)
+    """The live processes whose environment names this folder, or one in it, as their home."""
+    mark = re.compile(rb"(?:^|\0)HOME=" + re.escape(os.fsencode(home)) + rb"(?:/|\0|$)")
     found: list[Proc] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
-            if mark not in (entry / "environ").read_bytes().split(b"\0"):
+            if not mark.search((entry / "environ").read_bytes()):
                 continue
             state, parent = (entry / "stat").read_text().rpartition(") ")[2].split()[:2]
             command = (entry / "cmdline").read_bytes().split(b"\0")[:-1]

@@ -7,10 +7,11 @@ processes of the home. Every connection is checked when it ends: see `Link.check
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -94,15 +95,25 @@ class Link:
         assert caught.value.data.get("inserted") is False
         return caught.value
 
-    def states(self, session: str, since: int = 0) -> list[str]:
-        """The state updates from a mark on, as `idle:end_turn`; repeated snapshots are left out (STATE-8)."""
+    def states(self, session: str, since: int = 0, *, every: bool = False) -> list[str]:
+        """Where work began and ended from a mark on, as `running`, `idle:end_turn`; repeated snapshots are left out.
+
+        `every`: with the states in between (`requires_action`).
+        """
         shown: list[str] = []
         for update in self.client.updates(session, since):
-            if update["sessionUpdate"] == "state_update":
-                state = ":".join(filter(None, (update["state"], update.get("stopReason"))))
-                if not shown or shown[-1].partition(":")[0] != update["state"]:
-                    shown.append(state)
+            if update["sessionUpdate"] != "state_update" or (update["state"] == "requires_action" and not every):
+                continue
+            if not shown or shown[-1].partition(":")[0] != update["state"]:
+                shown.append(":".join(filter(None, (update["state"], update.get("stopReason")))))
         return shown
+
+    async def ended(self, session: str, message_id: str) -> None:
+        """Wait for the end of the work on a message: idle after the last time that it was shown."""
+        shown = is_update("user_message", messageId=message_id)
+        await self.client.wait_update(session, shown)
+        at = [m.index for m in self.received("session/update") if shown(m.params["update"])][-1]
+        await self.client.wait_state(session, "idle", since=at)
 
     def user_messages(self, session: str, since: int = 0) -> list[str]:
         """The ids in the `user_message` and `user_message_chunk` updates from a mark on, each once, in order."""
@@ -169,11 +180,16 @@ class Rig:
 
     @asynccontextmanager
     async def agent(
-        self, policy: permissions.Policy = permissions.allow, *, initialize: bool = True, **env: str
+        self,
+        policy: permissions.Policy = permissions.allow,
+        *,
+        initialize: bool = True,
+        command: Sequence[str] = (),
+        **env: str,
     ) -> AsyncIterator[Link]:
-        """Start an agent and connect to it; check the connection at the end."""
+        """Start an agent, by another command if one is given, and connect to it; check the connection at the end."""
         async with (
-            start_agent(self.runtime.command, env={**self.env, **env}, cwd=str(self.root)) as process,
+            start_agent(command or self.runtime.command, env={**self.env, **env}, cwd=str(self.root)) as process,
             Client(process.transport, policy=policy) as client,
         ):
             link = Link(self, process, client)
@@ -204,7 +220,8 @@ class Rig:
         """Answer this prompt with a shell command that waits to be released, and a text after it."""
         self._tools += 1
         tool = Tool(self.project / f"tool{self._tools}.started", self.project / f"tool{self._tools}.go")
-        wait = f"touch {tool.started_file}; while [ ! -e {tool.go_file} ]; do sleep 0.02; done; echo released"
+        started, go = shlex.quote(str(tool.started_file)), shlex.quote(str(tool.go_file))
+        wait = f"touch {started}; while [ ! -e {go} ]; do sleep 0.02; done; echo released"
         self.answer(text, Answer((Shell(wait),)), say(last))
         return tool
 

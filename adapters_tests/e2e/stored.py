@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_INTERRUPTED = "[Request interrupted by user"
+"""How Claude Code's own marker of a stopped turn begins."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
@@ -59,7 +62,8 @@ def _messages(entry: dict[str, Any]) -> Iterator[StoredMessage]:
         return
     for merged in entry.get("mergedSendUuids") or ():
         yield StoredMessage(merged, _text(content), "merged")
-    yield StoredMessage(entry["uuid"], _text(content), "user")
+    if not _text(content).startswith(_INTERRUPTED):
+        yield StoredMessage(entry["uuid"], _text(content), "user")
 
 
 def _text(content: Any) -> str:

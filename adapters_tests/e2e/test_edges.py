@@ -10,7 +10,7 @@ from random import Random
 import anyio
 import pytest
 
-from adapters.acp.errors import AcpError, ResourceNotFound
+from adapters.acp.errors import AcpError, RequestCancelled, ResourceNotFound
 from adapters.acp.framing import encode
 from adapters_tests.e2e.rig import Link, Tool, id_or_none
 
@@ -88,7 +88,7 @@ async def test_a_cancel_that_races_with_the_insertion_is_answered_by_what_happen
         first = await id_or_none(call, -32800)
         second = await again.message_id()
         assert first in (None, second)
-        await ends(shared, session, again.mark)
+        await shared.ended(session, second)
         assert shared.rig.stored_ids(session).count(second) == 1
     shown = shared.client.view(session).user_message_ids()
     assert shown == shared.rig.stored_ids(session)
@@ -292,3 +292,71 @@ async def test_a_failure_after_the_insertion_is_no_error_response(shared: Link, 
     assert shared.rig.model.total_calls == calls
     assert shared.states(session) == ["running", "idle:error"]
     assert shared.rig.stored_ids(session) == [message_id]
+
+
+async def test_prompts_around_the_end_of_a_turn_are_neither_lost_nor_refused(shared: Link, text: str) -> None:
+    """PROMPT-16, KEY-10, STATE-2: never "busy", never swallowed by a turn that just ended; each once, in order."""
+    random = Random(text)
+    session = await shared.new()
+    ids: list[str] = []
+    for number in range(12):
+        first = await shared.prompt(session, f"{text} a{number}", f"end-race-a-{number}")
+        await shared.client.wait_update(
+            session, lambda u: u["sessionUpdate"] == "agent_message_chunk", since=first.mark
+        )
+        await anyio.sleep(random.uniform(0, 0.03))
+        second = await shared.prompt(session, f"{text} b{number}", f"end-race-b-{number}")
+        ids += [await first.message_id(), await second.message_id()]
+        await shared.ended(session, ids[-1])
+    assert shared.rig.stored_ids(session) == ids == shared.user_messages(session)
+    assert [shared.rig.model.calls(f"{text} b{number}") for number in range(12)] == [1] * 12
+
+
+async def test_three_prompts_without_waiting_keep_their_order(shared: Link, text: str) -> None:
+    """PROMPT-5, PROMPT-16: distinct ids, the order of sending."""
+    session = await shared.new()
+    calls = [await shared.prompt(session, f"{text} {number}", f"without-waiting-{number}") for number in range(3)]
+    ids = [await call.message_id() for call in calls]
+    await shared.ended(session, ids[-1])
+    assert len(set(ids)) == 3
+    assert shared.rig.stored_ids(session) == ids == shared.user_messages(session)
+
+
+async def test_a_resume_that_is_cancelled_in_its_replay_leaves_no_half_knowledge(shared: Link, text: str) -> None:
+    """E48, RESUME-7: the keys are read completely or not at all."""
+    session = await shared.new()
+    first = await shared.turn(session, f"{text} first", "e48-first-key")
+    last = await shared.turn(session, f"{text} last", "e48-last-key")
+    await shared.client.close(session)
+    params = {"sessionId": session, "cwd": str(shared.rig.project), "replayFrom": {"type": "start"}}
+    call = await shared.client.request("session/resume", params)
+    await shared.client.cancel_request(call.request_id)
+    with suppress(RequestCancelled):
+        await call.result()
+    await shared.resume(session)
+    assert await (await shared.prompt(session, f"{text} last", "e48-last-key")).message_id() == last
+    assert await (await shared.prompt(session, f"{text} first", "e48-first-key")).message_id() == first
+    assert shared.rig.stored_ids(session) == [first, last]
+
+
+async def test_many_sessions_at_once(shared: Link, text: str) -> None:
+    """KEY-40, STDIO-10: opened, prompted with one key, and closed side by side."""
+    ids: set[str] = set()
+
+    async def one(number: int) -> None:
+        session = await shared.new()
+        await shared.turn(session, f"{text} start")
+        call = await shared.prompt(session, f"{text} {number}", "the-same-key-everywhere")
+        if number % 2:
+            ids.add(await call.message_id())
+        await shared.client.close(session)
+        await shared.resume(session)
+        message_id = await (await shared.prompt(session, f"{text} {number}", "the-same-key-everywhere")).message_id()
+        ids.add(message_id)
+        assert shared.rig.stored_ids(session).count(message_id) == 1
+        await shared.client.close(session)
+
+    async with anyio.create_task_group() as tasks:
+        for number in range(6):
+            tasks.start_soon(one, number)
+    assert len(ids) == 6

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.scripted.script import Answer, HttpFailure, Shell, StreamFailure, Text, say
+from adapters.client.view import SessionView
+from adapters.scripted.script import Answer, HttpFailure, Shell, Spread, StreamFailure, Text, say
 from adapters_tests.e2e.rig import Link, Rig, id_or_none
 
 pytestmark = pytest.mark.anyio
@@ -65,13 +66,20 @@ async def test_work_that_recovers_by_itself_is_no_failure(shared: Link, text: st
 
 
 async def test_a_stream_that_breaks_in_the_middle(shared: Link, text: str) -> None:
-    """UPD-5: whatever the runtime does about it, the text is shown once."""
+    """UPD-5, REPLAY-2: the runtime asks again; nothing is shown twice under one id, and a replay shows the same."""
     broken = StreamFailure(after_events=4, times=1)
-    shared.rig.answer(text, Answer((Text("Whole after all."),), stream_failure=broken))
+    shared.rig.answer(text, Answer((Text("Whole after all.", Spread(deltas=8)),), stream_failure=broken))
     session = await shared.new()
-    await shared.turn(session, text)
-    shown = [item.text for item in shared.client.view(session).items("agent")]
-    assert [part for part in shown if part] == ["Whole after all."]
+    call = await shared.prompt(session, text)
+    await call.message_id()
+    await shared.client.wait_state(session, "idle", since=call.mark)
+    live = shared.client.view(session).snapshot()
+    mark = shared.client.record.mark
+    await shared.resume(session, replay=True)
+    assert SessionView.of(shared.client.updates(session, mark)).snapshot() == live
+    assert shared.client.view(session).snapshot() == live
+    shown = "".join(item.text for item in shared.client.view(session).items("agent"))
+    assert shown.count("Whole after all.") == 1
 
 
 async def test_a_refusal_and_a_token_limit_are_told(shared: Link, text: str) -> None:

@@ -77,7 +77,7 @@ async def test_allowed(link: Link, asked: Asked, text: str) -> None:
     assert {option["kind"] for option in question.options} >= {"allow_once", "reject_once"}
     ids = [option["optionId"] for option in question.options]
     assert len(set(ids)) == len(ids)
-    assert link.states(session) == ["running", "requires_action", "running", "idle:end_turn"]
+    assert link.states(session, every=True) == ["running", "requires_action", "running", "idle:end_turn"]
     [call] = link.client.view(session).items("tool_call")
     assert call.item_id == question.params["subject"]["toolCall"]["toolCallId"]
     assert call.fields["status"] == "completed"
