@@ -266,6 +266,32 @@ async def test_a_resume_that_fails_costs_an_attached_client_nothing(how: str, mo
         assert [item.text for item in client.view(session_id).items("agent")] == ["one two"]
 
 
+@pytest.mark.parametrize("closer", ["itself", "another"])
+async def test_a_close_during_a_replay_ends_it_and_is_seen(closer: str) -> None:
+    """CLOSE-2, CLOSE-3: the client sees the end of the work before the answers, and nothing of the session afterwards."""
+    async with rig() as r:
+        client, other = await r.connect(), await r.connect()
+        session_id, runtime = await running(r, client)
+        await other.resume(session_id, CWD)
+        for n in range(5):
+            runtime.stored.messages.append(("agent", f"m{n}", [TextBlock(text="stored")]))
+        r.runtime.replay_gate = anyio.Event()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        resume = await client.request("session/resume", params)
+        await client.list()
+        by = client if closer == "itself" else other
+        closing = await by.request("session/close", {"sessionId": session_id})
+        await runtime.until(lambda: runtime.interrupts == 1)
+        runtime.end("error", interrupted=True)
+        await closing.result()
+        r.runtime.replay_gate.set()
+        assert await code_of(resume) == -32002
+        assert client.view(session_id).state_update["stopReason"] == "cancelled"
+        if closer == "itself":
+            assert closing.answered_at is not None
+            assert list(client.updates(session_id, closing.answered_at)) == []
+
+
 async def test_a_failed_resume_of_a_session_that_lost_its_last_client_frees_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """RESUME-7, KEY-43."""
     monkeypatch.setattr(ScriptedSession, "replay", _BrokenReplay.replay)
