@@ -128,7 +128,7 @@ async def test_a_runtime_that_cannot_close_does_not_keep_the_session(monkeypatch
 
 
 async def test_a_close_during_the_look_up_waits_for_the_truth() -> None:
-    """CLOSE-4, KEY-20, ERR-5: -32800 for a recorded key would be a lie, for the one looked up and for the one behind it."""
+    """CLOSE-4, CLOSE-7, KEY-20, ERR-5: -32800 for a recorded key would be a lie, looked up already or waiting for it."""
     store = Store()
     async with rig(store, automatic=True) as r:
         client = await r.connect()
