@@ -234,6 +234,10 @@ class Rig:
     def stored_ids(self, session: str) -> list[str]:
         return [message.message_id for message in self.stored(session)]
 
+    async def queued(self, session: str) -> None:
+        """Wait until the runtime itself holds a prompt."""
+        await wait_for(lambda: self.runtime.queued(self.root, session), 10, "the runtime holds the prompt")
+
     def processes(self) -> list[Proc]:
         """Every live process of this home."""
         return living_in(self.root)

@@ -12,7 +12,7 @@ from adapters.scripted.home import isolated_claude_home
 from adapters.scripted.model import ScriptedModel
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc
-from adapters_tests.e2e.stored import StoredMessage, claude_messages
+from adapters_tests.e2e.stored import StoredMessage, claude_messages, claude_queued
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -26,6 +26,8 @@ class RuntimeUnderTest:
     home: Callable[[Path, str], dict[str, str]]
     """Folder and base URL of the model -> the whole environment."""
     stored: Callable[[Path, str], list[StoredMessage]]
+    queued: Callable[[Path, str], bool]
+    """Home and session id -> whether the runtime itself holds a prompt in a queue."""
     is_runtime: Callable[[Proc], bool]
     """Whether a process is the runtime itself: not the agent, not a tool."""
     user_command: Callable[[str, str], Sequence[str]]
@@ -53,6 +55,7 @@ CLAUDE = RuntimeUnderTest(
     model=ScriptedModel,
     home=isolated_claude_home,
     stored=claude_messages,
+    queued=claude_queued,
     is_runtime=lambda proc: proc.command[:1] == (claude_binary(),),
     user_command=lambda session_id, text: [claude_binary(), "-p", "--resume", session_id, text],
     shell_asks=True,

@@ -30,6 +30,12 @@ def claude_messages(root: Path, session_id: str) -> list[StoredMessage]:
     return [message for entry in claude_entries(root, session_id) for message in _messages(entry)]
 
 
+def claude_queued(root: Path, session_id: str) -> bool:
+    """Whether a prompt waits in Claude Code's own queue: it notes what it puts there, takes out and drops."""
+    notes = [entry["operation"] for entry in claude_entries(root, session_id) if entry.get("type") == "queue-operation"]
+    return 2 * notes.count("enqueue") > len(notes)
+
+
 def claude_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
     """The entries of a transcript that parse; a torn line is passed over. Empty when there is no transcript."""
     entries: list[dict[str, Any]] = []

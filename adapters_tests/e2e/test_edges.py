@@ -16,6 +16,9 @@ from adapters_tests.e2e.rig import Link, Tool, id_or_none
 
 pytestmark = pytest.mark.anyio
 
+INSIDE = pytest.mark.parametrize("inside", [False, True], ids=["held-by-us", "in-the-runtimes-queue"])
+"""A prompt behind a running tool is withdrawn before or after the runtime has it."""
+
 
 def prompt_line(request_id: int | str, session: str, text: str, key: str) -> bytes:
     params = {"sessionId": session, "prompt": [{"type": "text", "text": text}], "idempotencyKey": key}
@@ -60,10 +63,13 @@ async def test_a_hundred_attempts_while_held_are_all_answered(shared: Link, text
     assert shared.rig.stored_ids(session) == [work_id, *ids]
 
 
-async def test_cancelling_the_second_attempt_withdraws_for_both(shared: Link, text: str) -> None:
+@INSIDE
+async def test_cancelling_the_second_attempt_withdraws_for_both(shared: Link, text: str, inside: bool) -> None:
     """E6, KEY-18, RCAN-5."""
     session, tool, work_id = await with_tool(shared, text)
     calls = [await shared.prompt(session, text, "e6-two-attempts") for _ in range(2)]
+    if inside:
+        await shared.rig.queued(session)
     await shared.client.cancel_request(calls[1].request_id)
     assert [(await shared.error(call)).code for call in calls] == [-32800, -32800]
     tool.release()
@@ -111,10 +117,13 @@ async def test_cancel_after_the_insertion_changes_nothing(shared: Link, text: st
     assert (await shared.client.wait_state(session, "idle", since=call.mark))["stopReason"] == "end_turn"
 
 
-async def test_a_withdrawn_id_is_taken_when_it_comes_back(shared: Link, text: str) -> None:
+@INSIDE
+async def test_a_withdrawn_id_is_taken_when_it_comes_back(shared: Link, text: str, inside: bool) -> None:
     """E5, E52, KEY-21: the runtime would never run a withdrawn id again in its process; the prompt must not hang."""
     session, tool, work_id = await with_tool(shared, text)
     first = await shared.prompt(session, text, "e52-comes-back")
+    if inside:
+        await shared.rig.queued(session)
     await shared.client.cancel_request(first.request_id)
     assert (await shared.error(first)).code == -32800
     tool.release()
@@ -125,10 +134,13 @@ async def test_a_withdrawn_id_is_taken_when_it_comes_back(shared: Link, text: st
     assert shared.rig.model.in_conversation(f"Tool of {text}") == 1
 
 
-async def test_withdrawn_and_sent_again_while_the_tool_still_runs(shared: Link, text: str) -> None:
+@INSIDE
+async def test_withdrawn_and_sent_again_while_the_tool_still_runs(shared: Link, text: str, inside: bool) -> None:
     """E5, E8, E52: cancelled and resent in the same turn; inserted once, and the turn before it ends in order."""
     session, tool, work_id = await with_tool(shared, text)
     first = await shared.prompt(session, text, "e8-at-once-again")
+    if inside:
+        await shared.rig.queued(session)
     await shared.client.cancel_request(first.request_id)
     second = await shared.prompt(session, text, "e8-at-once-again")
     assert (await shared.error(first)).code == -32800

@@ -1,0 +1,196 @@
+"""Random histories of one session: prompts, resends, cancels, kills, the user's own turns. Seeded; what holds, holds always."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+import anyio
+import pytest
+
+from adapters.acp.errors import AcpError
+from adapters.client.calls import PromptCall
+from adapters.client.record import ConnectionLostError
+from adapters_tests.e2e.rig import Link, Rig, Tool
+
+pytestmark = pytest.mark.anyio
+
+SEEDS = (1, 2, 3)
+STEPS = 22
+
+
+@dataclass
+class Submission:
+    """What the client submitted under one key, and every attempt at it."""
+
+    key: str
+    text: str
+    tool: Tool | None
+    calls: list[PromptCall] = field(default_factory=list[PromptCall])
+
+    def ids(self) -> set[str]:
+        return {call.outcome["messageId"] for call in self.calls if isinstance(call.outcome, dict)}
+
+    @property
+    def lost(self) -> int:
+        return sum(isinstance(call.outcome, ConnectionLostError) for call in self.calls)
+
+
+class Walk:
+    """One history: an agent, its successors, one session."""
+
+    def __init__(self, rig: Rig, seed: int) -> None:
+        self.rig = rig
+        self.random = Random(seed)
+        self.name = f"walk {seed}"
+        self.submissions: list[Submission] = []
+        self.own: list[str] = []
+        self.log: list[str] = []
+        self._stack = AsyncExitStack()
+        self._killed_runtimes = 0
+
+    async def run(self) -> None:
+        async with self._stack:
+            await self.connect()
+            self.session = await self.link.new()
+            await self.link.turn(self.session, f"{self.name} start")
+            steps: dict[Callable[[], Any], int] = {
+                self.submit: 7,
+                self.submit_tool: 3,
+                self.resend: 5,
+                self.withdraw: 3,
+                self.stop: 1,
+                self.release: 3,
+                self.settle: 2,
+                self.kill_agent: 1,
+                self.kill_runtime: 1,
+                self.reopen: 1,
+                self.own_turn: 1,
+            }
+            for _ in range(STEPS):
+                [step] = self.random.choices(list(steps), list(steps.values()))
+                self.log.append(step.__name__)
+                await step()
+                await anyio.sleep(self.random.choice((0, 0, 0.005, 0.03, 0.12)))
+            await self.settle()
+            self.check()
+            await self.finish()
+
+    async def connect(self) -> None:
+        self.link: Link = await self._stack.enter_async_context(self.rig.agent())
+
+    # --- steps -------------------------------------------------------------------------------------------------------
+
+    async def submit(self) -> None:
+        await self._submit(tool=False)
+
+    async def submit_tool(self) -> None:
+        await self._submit(tool=True)
+
+    async def _submit(self, *, tool: bool) -> None:
+        number = len(self.submissions)
+        text = f"{self.name} prompt {number}"
+        made = Submission(f"{self.name} key {number}", text, self.rig.tool(text) if tool else None)
+        self.submissions.append(made)
+        await self._send(made)
+
+    async def _send(self, made: Submission) -> None:
+        made.calls.append(await self.link.prompt(self.session, made.text, made.key))
+
+    async def resend(self) -> None:
+        if self.submissions:
+            await self._send(self.random.choice(self.submissions[-4:]))
+
+    async def withdraw(self) -> None:
+        if self.submissions:
+            call = self.random.choice(self.random.choice(self.submissions[-3:]).calls)
+            await self.link.client.cancel_request(call.request_id)
+
+    async def stop(self) -> None:
+        await self.link.client.cancel(self.session)
+
+    async def release(self) -> None:
+        for made in self.submissions:
+            if made.tool is not None:
+                made.tool.release()
+
+    async def settle(self) -> None:
+        """Wait for every answer and for the end of all work."""
+        await self.release()
+        with anyio.fail_after(60):
+            for made in self.submissions:
+                for call in made.calls:
+                    try:
+                        await call.result(60)
+                    except (AcpError, ConnectionLostError):
+                        continue
+            await self.link.client.wait_state(self.session, "idle", within=60)
+
+    async def kill_agent(self) -> None:
+        self.link.process.kill()
+        await self.link.process.wait()
+        await self.connect()
+        await self.link.resume(self.session, replay=self.random.random() < 0.5)
+
+    async def kill_runtime(self) -> None:
+        self._killed_runtimes += 1
+        for proc in self.rig.runtimes():
+            proc.kill()
+
+    async def reopen(self) -> None:
+        await self.link.client.close(self.session)
+        await self.link.resume(self.session)
+
+    async def own_turn(self) -> None:
+        await self.settle()
+        text = f"{self.name} own {len(self.own)}"
+        self.own.append(text)
+        await self.rig.user_turn(self.session, text)
+
+    # --- what holds ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Every answer so far is true of the stored session."""
+        stored = self.rig.stored_ids(self.session)
+        assert len(set(stored)) == len(stored), "no message is stored twice"
+        texts = [message.text for message in self.rig.stored(self.session)]
+        for made in self.submissions:
+            ids = made.ids()
+            assert len(ids) <= 1, f"{made.key} has two ids"
+            for message_id in ids:
+                assert stored.count(message_id) == 1, f"{made.key} was answered and is not stored"
+            if not ids and not made.lost:
+                assert made.text not in texts, f"{made.key} has only errors and is stored"
+            assert texts.count(made.text) <= 1, f"{made.key} is stored twice"
+
+    async def finish(self) -> None:
+        """Send everything again: now all of it is in, once, and the conversation is one line."""
+        for made in self.submissions:
+            await self._send(made)
+        await self.settle()
+        for made in self.submissions:
+            call = made.calls[-1]
+            assert isinstance(call.outcome, dict), f"{made.key}: {call.outcome}"
+        self.check()
+        await self.link.turn(self.session, f"{self.name} end")
+        for text in (*self.own, *(made.text for made in self.submissions)):
+            assert self.rig.model.in_conversation(text) == 1, f"{text} is not in the conversation once"
+        for made in self.submissions:
+            assert self.rig.model.calls(made.text) <= 1 + made.lost + self._killed_runtimes, f"{made.text} ran again"
+        mark = self.link.client.record.mark
+        await self.link.resume(self.session, replay=True)
+        assert self.link.user_messages(self.session, mark) == self.rig.stored_ids(self.session)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_a_random_history(rig: Rig, seed: int) -> None:
+    """KEY-10..KEY-22, KEY-42, ERR-5, PROMPT-16, PROMPT-23, D2..D7: see `Walk.check` and `Walk.finish`."""
+    walk = Walk(rig, seed)
+    try:
+        await walk.run()
+    except BaseException as error:
+        error.add_note(f"{walk.name}: {' '.join(walk.log)}")
+        raise
