@@ -97,6 +97,7 @@ class Session:
         self._wake = anyio.Event()
         self._early: list[port.Event] | None = []
         """What the runtime said before its opening call returned."""
+        self._stopping = anyio.CancelScope()
         self.closing = False
         self.ended = anyio.Event()
         """Set when `close` is through."""
@@ -222,8 +223,10 @@ class Session:
     async def close(self, stop_bound: float | None = None) -> None:
         """Cancel, end the runtime's work, free everything; every attempt is answered (CLOSE-*). May be called again.
 
-        `stop_bound`: seconds that the work gets to end by its interrupt.
+        `stop_bound`: seconds that the work gets to end by its interrupt; of several calls the earliest end counts.
         """
+        bound = _STOP_BOUND if stop_bound is None else stop_bound
+        self._stopping.deadline = min(self._stopping.deadline, anyio.current_time() + bound)
         if self.closing:
             await self.ended.wait()
             return
@@ -234,7 +237,7 @@ class Session:
             self.cancel()
             self._permissions.withdraw_all(foreground_only=False)
             self._wake.set()
-            with anyio.move_on_after(_STOP_BOUND if stop_bound is None else stop_bound):
+            with self._stopping:
                 while self._foreground.working or self._submissions.open:
                     await self._wake.wait()
                     self._renew_wake()

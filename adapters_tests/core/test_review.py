@@ -166,6 +166,25 @@ async def test_a_look_up_that_never_ends_does_not_hold_up_a_close(monkeypatch: p
         await client.resume(session_id, CWD)
 
 
+async def test_the_end_of_the_agent_does_not_wait_for_a_slow_close(monkeypatch: pytest.MonkeyPatch) -> None:
+    """STDIO-11, D7: a client that closes its session and leaves at once; the work ignores its interrupt."""
+    monkeypatch.setattr("adapters.core.session._STOP_BOUND", 3600)
+    interrupt = ScriptedSession.interrupt
+
+    async def deaf(self: ScriptedSession) -> None:
+        self._runtime.automatic = False
+        await interrupt(self)
+
+    monkeypatch.setattr(ScriptedSession, "interrupt", deaf)
+    async with rig() as r:
+        client = await r.connect()
+        session_id, runtime = await running(r, client)
+        await client.request("session/close", {"sessionId": session_id})
+        await runtime.until(lambda: runtime.interrupts == 1)
+        await client._transport.aclose()
+    assert runtime.closed
+
+
 async def test_a_background_question_while_closing_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     """CLOSE-3, CLOSE-5: it would stay open behind the close response."""
     called, gate = gate_close(monkeypatch)
