@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "acp": {"acp", "log"},
     "core": {"core", "acp", "log"},
     "claude": {"claude", "core", "acp", "log"},
+    "codex": {"codex", "core", "acp", "log"},
     "client": {"client", "acp", "log"},
     "scripted": {"scripted", "log"},
 }
