@@ -6,9 +6,9 @@ frames that carry output are read by `updates`. Unknown frames are no signals (D
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 from uuid import uuid4
 
 from adapters.claude.shapes import as_list, as_mapping, as_text
@@ -74,6 +74,11 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class Strayed:
+    """`conversation_reset`: the process goes on in another session and another file."""
+
+
+@dataclass(frozen=True, slots=True)
 class TurnEnded:
     """`result`: the one end of a turn."""
 
@@ -118,6 +123,7 @@ Signal = (
     | Blocked
     | Spoke
     | LimitReached
+    | Strayed
     | TurnEnded
     | AskedPermission
     | AskedOther
@@ -234,22 +240,47 @@ def _control_request(frame: Mapping[str, Any]) -> Signal | None:
     return AskedPermission(request_id, request) if subtype == "can_use_tool" else AskedOther(request_id, subtype)
 
 
+def _reset(_frame: Mapping[str, Any]) -> Signal:
+    return Strayed()
+
+
 def _control_cancel(frame: Mapping[str, Any]) -> Signal | None:
     request_id = as_text(frame.get("request_id"))
     return AskWithdrawn(request_id) if request_id else None
 
 
-_READERS = {
+_READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Signal | None]]] = {
     "command_lifecycle": _lifecycle,
     "system": _system,
     "user": _user,
     "assistant": _assistant,
     "result": _result,
     "rate_limit_event": _rate_limit,
+    "conversation_reset": _reset,
     "transcript_mirror": _mirror,
     "control_request": _control_request,
     "control_cancel_request": _control_cancel,
 }
+
+
+SILENT: Final = frozenset(
+    {
+        "auth_status",
+        "control_response",
+        "keep_alive",
+        "prompt_suggestion",
+        "stream_event",
+        "tool_progress",
+        "tool_use_summary",
+    }
+)
+"""Known types that say nothing to the driver."""
+
+
+def is_known(frame: Mapping[str, Any]) -> bool:
+    """Whether this kind of frame is known, so that nothing may be missed by passing it over."""
+    kind = as_text(frame.get("type"))
+    return kind in _READERS or kind in SILENT
 
 
 def _ids(frame: Mapping[str, Any]) -> frozenset[str]:

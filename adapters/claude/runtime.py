@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import anyio
 from anyio import to_thread
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 
 from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.claude import sessions
@@ -70,15 +70,20 @@ class ClaudeRuntime:
     ) -> ClaudeSession:
         session = ClaudeSession(session_id, setup, sink, launcher, lock)
         with anyio.CancelScope(shield=True):
-            await self._tasks.start(session.host)
-        self._sessions.add(session)
+            await self._tasks.start(self._host, session)
         try:
             await session.start()
         except BaseException:
-            self._sessions.discard(session)
             await session.close()
             raise
         return session
+
+    async def _host(self, session: ClaudeSession, *, task_status: TaskStatus[None]) -> None:
+        self._sessions.add(session)
+        try:
+            await session.host(task_status=task_status)
+        finally:
+            self._sessions.discard(session)
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not ours."""
@@ -99,9 +104,8 @@ class ClaudeRuntime:
     async def aclose(self) -> None:
         """Close what is still active, all at once."""
         async with anyio.create_task_group() as tasks:
-            for session in self._sessions:
+            for session in list(self._sessions):
                 tasks.start_soon(session.close)
-        self._sessions.clear()
 
 
 async def _require_stored(launcher: Launcher, session_id: str) -> None:

@@ -1,7 +1,7 @@
 """One active session of Claude Code: drives its process, its store and its clocks for the state machine in `turns`.
 
 Owns when the process starts, is replaced and ends, and every bound on waiting for it. What a signal means for a prompt is
-decided in `turns`; how a frame looks to a client, in `updates`; what is stored, in `transcript`.
+decided in `turns`; how a frame looks to a client, in `updates`; what is stored, in `store`; open questions, in `asking`.
 
 The process of a session:
 
@@ -20,41 +20,40 @@ decides the open submission and ends the work (D7). What must be killed takes th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
-from itertools import islice
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
-from anyio.abc import TaskStatus
 
 from adapters.acp.errors import AcpError, InternalError, as_acp_error
 from adapters.acp.schema import AvailableCommand, ContentBlock, Notice, SessionUpdate
 from adapters.claude import commands, orphans
+from adapters.claude.asking import Asking
 from adapters.claude.frames import (
     AskedOther,
     AskedPermission,
     AskWithdrawn,
     Stored,
+    Strayed,
     TurnBegan,
     TurnEnded,
-    control_error,
-    control_success,
+    is_known,
+    kind_of,
     signal_of,
     user_frame,
 )
+from adapters.claude.hosted import Hosted
 from adapters.claude.launch import Launcher, start_error
 from adapters.claude.lock import SessionLock
-from adapters.claude.permissions import Ask, ask_of, denied
 from adapters.claude.process import ClaudeProcess, ControlError
 from adapters.claude.prompts import to_content
 from adapters.claude.shapes import as_list, as_mapping, as_text
-from adapters.claude.transcript import Transcript
+from adapters.claude.store import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
-from adapters.claude.updates import Translator, replay
+from adapters.claude.updates import Translator
 from adapters.core import runtime as port
 from adapters.log import log
 
@@ -74,7 +73,10 @@ _SKIPPED_AFTER: Final = 5
 _STUCK_AFTER: Final = 60
 """Rounds in the queue of an idle process, until that is ended. MCP servers that do not answer hold it 15 rounds (30 s)."""
 _WITHDRAW_AGAIN: Final = 0.5
-_REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
+
+
+_logged_kinds: set[str] = set()
+"""Unknown kinds of frames that were logged: once per agent, not per session (D11)."""
 
 
 class _State(Enum):
@@ -84,12 +86,13 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class ClaudeSession:
+class ClaudeSession(Hosted):
     """An active session; see `adapters.core.runtime.RuntimeSession`. `host` must run beside it."""
 
     def __init__(
         self, session_id: str, setup: port.SessionSetup, sink: port.EventSink, launcher: Launcher, lock: SessionLock
     ) -> None:
+        super().__init__(f"session {session_id}")
         self.session_id = session_id
         self.commands: Sequence[AvailableCommand] = ()
         self._setup = setup
@@ -98,63 +101,20 @@ class ClaudeSession:
         self._lock = lock
         self._turns = Turns()
         self._translator = Translator(setup.cwd)
-        self._transcript = Transcript(lambda: launcher.transcript(session_id))
-        self._asks: dict[str, Ask] = {}
+        self._store = Store(session_id, partial(launcher.transcript, session_id))
+        self._asking = Asking(self._translator, self._deliver)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()
         """Held while the process is started, replaced or buried."""
-        self._reading = anyio.Lock()
-        """Held while the stored session is read."""
-        self._announced: set[str] = set()
-        """Entries that our process announced and that were not read yet."""
-        self._unexplained: set[str] = set()
-        """Entries that were read and that our process did not announce (yet)."""
-        self._caught_up = False
-        """The stored session was read after the last turn, apart from what came since."""
+        self._strayed = False
+        """The process went on in another session: it must not get another prompt."""
         self._told_servers: set[tuple[str, str]] = set()
         self._interrupt_again = False
         """A turn began after the interrupt was sent, so that was lost."""
-        self._changed: anyio.Event | None = None
-        """Somebody waits for the next signal or effect."""
         self._closing = False
-        self._close = anyio.Event()
-        self._closed = anyio.Event()
-
-    # --- tasks ---------------------------------------------------------------------------------------------------------
-
-    async def host(self, *, task_status: TaskStatus[None]) -> None:
-        """Own the session's tasks until it is closed. Run it in a task group that outlives the session."""
-        try:
-            async with anyio.create_task_group() as self._tasks:
-                task_status.started()
-                await self._close.wait()
-                self._tasks.cancel_scope.cancel()
-        finally:
-            self._closed.set()
-
-    def _start(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
-        self._tasks.start_soon(self._guard, work, *args)
-
-    async def _guard(self, work: Callable[..., Awaitable[None]], *args: Any) -> None:
-        """A failure of one task must not take the others with it."""
-        try:
-            await work(*args)
-        except Exception as error:  # noqa: BLE001 - logged by kind: the text can hold what a user wrote
-            log("error in a session's task", session=self.session_id, task=work.__name__, error=type(error).__name__)
-
-    def _notify(self) -> None:
-        if self._changed:
-            self._changed.set()
-            self._changed = None
-
-    async def _until(self, done: Callable[[], bool], bound: float) -> bool:
-        """Wait until something makes it true, for `bound` seconds at most; whether it is."""
-        with anyio.move_on_after(bound):
-            while not done():
-                self._changed = self._changed or anyio.Event()
-                await self._changed.wait()
-        return done()
+        self._silent = False
+        """Closed: nothing is delivered any more."""
 
     # --- the process ---------------------------------------------------------------------------------------------------
 
@@ -167,8 +127,8 @@ class ClaudeSession:
         self._state = _State.STARTING
         process: ClaudeProcess | None = None
         try:
-            path = await self._marked()
-            process = await self._launcher.spawn(self.session_id, self._setup, resume=path is not None)
+            stored = await self._store.mark()
+            process = await self._launcher.spawn(self.session_id, self._setup, resume=stored)
             self._process = process
             self._start(self._serve, process)
             if self._closing:
@@ -183,21 +143,10 @@ class ClaudeSession:
                 await process.stop(busy=True)
                 self._launcher.gone(self.session_id)
             raise
+        self._strayed = False
         self._turns.started_process()
         self._state = _State.LIVE
         self._offer(commands.available_commands(initialized))
-
-    async def _marked(self) -> Path | None:
-        """Where the stored session is. What it holds by now, the next process knows."""
-        async with self._reading:
-            try:
-                path = await to_thread.run_sync(self._launcher.transcript, self.session_id)
-                await to_thread.run_sync(self._transcript.mark)
-            except OSError as error:
-                raise _unreadable(error) from None
-            self._announced.clear()
-            self._unexplained.clear()
-        return path
 
     def _offer(self, offered: Sequence[AvailableCommand]) -> None:
         if tuple(offered) != tuple(self.commands):
@@ -233,22 +182,12 @@ class ClaudeSession:
             self._launcher.gone(self.session_id)
             if not self._closing:
                 log("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)
-            found = await self._found_at_last()
+            submission = self._turns.open
+            found = await self._store.holds_at_last(submission.message_id) if submission else False
             self._apply(self._turns.died(_death(process), found=found))
-            self._withdraw_asks()
+            self._asking.withdraw_all()
         if not self._closing:
             self._deliver(port.ReadyChanged())
-
-    async def _found_at_last(self) -> bool | None:
-        """Whether the store holds the open submission, now that nobody writes; None when it cannot be read."""
-        for _ in range(3):
-            try:
-                await self._refresh()
-            except AcpError:
-                await anyio.sleep(_LOOK_EVERY)
-            else:
-                return self._turns.open is not None and self._transcript.holds(self._turns.open.message_id)
-        return None
 
     # --- what the CLI says ----------------------------------------------------------------------------------------------
 
@@ -262,12 +201,19 @@ class ClaudeSession:
                     self._show(frame)  # every update of the work comes before its end (STATE-2)
                     self._apply(self._turns.take(signal))
                 case AskedPermission() | AskedOther() | AskWithdrawn():
-                    self._asked(process, signal)
+                    stopped, foreground = self._turns.interrupting or self._closing, self._turns.working
+                    self._asking.take(process, signal, stopped=stopped, foreground=foreground)
                 case Stored():
-                    self._stored(signal)
+                    if self._store.announced(signal):
+                        self._apply(self._turns.take(signal))
+                case Strayed():
+                    log("Claude Code left the session; restarting it before the next prompt", session=self.session_id)
+                    self._strayed = True
                 case _:
                     if signal:
                         self._apply(self._turns.take(signal))
+                    elif not is_known(frame):
+                        self._log_once(kind_of(frame))
                     if isinstance(signal, TurnBegan):
                         self._tell_servers(signal.servers)
                     self._show(frame)
@@ -275,17 +221,14 @@ class ClaudeSession:
             log("a frame was not understood", session=self.session_id, error=type(error).__name__)
         self._notify()
 
+    def _log_once(self, kind: str) -> None:
+        if kind not in _logged_kinds:
+            _logged_kinds.add(kind)
+            log("Claude Code wrote a frame of an unknown kind", kind=kind)
+
     def _show(self, frame: Mapping[str, Any]) -> None:
         for update in self._translator.feed(frame):
             self._deliver(port.Output(update))
-
-    def _stored(self, signal: Stored) -> None:
-        if signal.session_id != self.session_id:
-            return
-        explained = self._unexplained & signal.entry_uuids
-        self._unexplained -= explained
-        self._announced |= signal.entry_uuids - explained
-        self._apply(self._turns.take(signal))
 
     def _apply(self, effects: Sequence[Effect]) -> None:
         for effect in effects:
@@ -299,15 +242,18 @@ class ClaudeSession:
                 case FinishTools(status):
                     for update in self._translator.finish(status):
                         self._deliver(port.Output(update))
+                case port.WorkStarted():
+                    self._store.turn_began()
+                    self._deliver(effect)
                 case port.WorkEnded():
                     self._deliver(effect)
-                    self._start(self._catch_up)
+                    self._start(self._store.turn_ended)
                 case _:
                     self._deliver(effect)
         self._notify()
 
     def _deliver(self, event: port.Event) -> None:
-        if not self._close.is_set():
+        if not self._silent:
             self._sink.deliver(event)
 
     def _tell_servers(self, servers: Sequence[tuple[str, str]]) -> None:
@@ -320,44 +266,9 @@ class ClaudeSession:
                 title = f"The MCP server {name} {state}: its tools are missing."
                 self._deliver(port.Output(Notice(severity="warning", title=title)))
 
-    # --- permissions ----------------------------------------------------------------------------------------------------
-
-    def _asked(self, process: ClaudeProcess, signal: AskedPermission | AskedOther | AskWithdrawn) -> None:
-        match signal:
-            case AskedOther(request_id, subtype):
-                process.send(control_error(request_id, f"this client does not support {subtype}"))
-            case AskWithdrawn(request_id):
-                if self._asks.pop(request_id, None):
-                    self._deliver(port.PermissionWithdrawn(request_id))
-            case AskedPermission(request_id, request):
-                ask = denied() if self._turns.interrupting or self._closing else ask_of(request)
-                if not isinstance(ask, Ask):
-                    process.send(control_success(request_id, ask))
-                    return
-                self._asks[request_id] = ask
-                tool_call = self._translator.tool_call_of(
-                    as_text(request.get("tool_name")), as_text(request.get("tool_use_id")), request.get("input")
-                )
-                self._deliver(
-                    port.PermissionRequested(
-                        request_id, ask.title, ask.options, tool_call, ask.description, foreground=self._turns.working
-                    )
-                )
-
     async def answer_permission(self, request_id: str, option_id: str | None) -> None:
         """Answer the CLI; a request that it no longer waits for is ignored."""
-        ask = self._asks.pop(request_id, None)
-        if ask and self._process:
-            answer = ask.answer(option_id)
-            self._process.send(control_success(request_id, answer))
-            if answer.get("behavior") == "allow":
-                for update in self._translator.running(ask.tool_use_id):
-                    self._deliver(port.Output(update))
-
-    def _withdraw_asks(self) -> None:
-        for request_id in list(self._asks):
-            del self._asks[request_id]
-            self._deliver(port.PermissionWithdrawn(request_id))
+        self._asking.answer(request_id, option_id)
 
     # --- prompts --------------------------------------------------------------------------------------------------------
 
@@ -379,8 +290,8 @@ class ClaudeSession:
 
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was opened."""
-        await self._refresh()
-        return self._transcript.holds(message_id)
+        await self._store.refresh()
+        return self._store.holds(message_id)
 
     async def submit(self, message_id: str, prompt: Sequence[ContentBlock]) -> None:
         """Take a prompt; its outcome comes as an event. Raises `InvalidParams` for content that the CLI cannot take."""
@@ -408,21 +319,28 @@ class ClaudeSession:
         while self._turns.working and self._turns.must_restart(message_id):
             # The turn's process is needed until its end. A withdrawal and an interrupt still work.
             await self._until(lambda: not self._turns.working or not self._is_open(submission), _WATCH_EVERY)
-        async with self._gate:
-            if not self._is_open(submission):
-                return
-            if not self._turns.working and (self._turns.must_restart(message_id) or await self._overtaken()):
-                await self._replace()
-            if self._process is None:
-                await self._start_process()
-            if self._is_open(submission) and self._process:
-                self._turns.sent(submission)
-                self._process.send(frame)
+        while self._is_open(submission):
+            async with self._gate:
+                if not self._is_open(submission):
+                    return
+                if not self._turns.working and (self._must_replace(message_id) or await self._overtaken()):
+                    await self._replace()
+                if self._process is None:
+                    await self._start_process()
+                process = self._process
+                if self._is_open(submission) and process and process.exit_code is None:
+                    self._turns.sent(submission)
+                    process.send(frame)
+                    return
+            await self._until(lambda: self._process is not process, _WATCH_EVERY)  # noqa: B023 - it died; awaited here
+
+    def _must_replace(self, message_id: str) -> bool:
+        return self._strayed or self._turns.must_restart(message_id)
 
     async def _overtaken(self) -> bool:
         """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
-        await self._refresh(little=self._caught_up)
-        if await self._until(lambda: not self._unexplained, _MIRROR_BOUND):
+        await self._store.refresh()
+        if await self._until(lambda: not self._store.overtaken, _MIRROR_BOUND):
             return False
         log("the session was continued elsewhere; restarting Claude Code on it", session=self.session_id)
         return True
@@ -523,46 +441,16 @@ class ClaudeSession:
                 await process.stop(busy=True)
                 return
 
-    # --- the store ------------------------------------------------------------------------------------------------------
-
-    async def _refresh(self, *, little: bool = False) -> None:
-        """Take in what was appended to the stored session. Raises `InternalError` when it cannot be read (ADP-6).
-
-        `little`: it was read a moment ago, so the detour over a thread would cost more than the reading.
-        """
-        async with self._reading:
-            try:
-                fresh = self._transcript.refresh() if little else await to_thread.run_sync(self._transcript.refresh)
-            except OSError as error:
-                raise _unreadable(error) from None
-            unannounced = fresh.new_entry_uuids - self._announced
-            self._announced -= fresh.new_entry_uuids
-            self._unexplained |= unannounced
-
-    async def _catch_up(self) -> None:
-        """After a turn, when there is time, so that the next prompt need not wait for it."""
-        with suppress(AcpError):
-            await self._refresh()
-            self._caught_up = True
-
-    async def replay(self) -> AsyncIterator[SessionUpdate]:
-        """All retained history, read as it is passed on. Raises `InternalError` when it cannot be read."""
-        try:
-            path = await to_thread.run_sync(self._launcher.transcript, self.session_id)
-            running = tuple(self._translator.open_calls)
-            updates: Iterator[SessionUpdate] = replay(path, self._setup.cwd, running) if path else iter(())
-            while batch := await to_thread.run_sync(lambda: list(islice(updates, _REPLAY_BATCH))):
-                for update in batch:
-                    yield update
-        except OSError as error:
-            raise _unreadable(error) from None
+    def replay(self) -> AsyncIterator[SessionUpdate]:
+        """All retained history. Raises `InternalError` when it cannot be read."""
+        return self._store.replay(self._setup.cwd, tuple(self._translator.open_calls))
 
     # --- the end --------------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
         """End the process and free everything, within 2 s; the open submission ends in its event first. May be called again."""
         if self._closing:
-            await self._closed.wait()
+            await self._ended.wait()
             return
         self._closing = self._turns.closing = True
         with anyio.CancelScope(shield=True):
@@ -574,13 +462,9 @@ class ClaudeSession:
                 await self._lost(process)
             async with self._gate:
                 self._state = _State.CLOSED
-            self._close.set()
+            self._silent = True
             self._lock.release()
-            await self._closed.wait()
-
-
-def _unreadable(error: OSError) -> InternalError:
-    return InternalError(f"The stored session cannot be read: {error.strerror or type(error).__name__}.")
+            await self._leave()
 
 
 def _death(process: ClaudeProcess) -> InternalError:

@@ -18,9 +18,11 @@ from adapters.claude.frames import (
     LimitReached,
     Spoke,
     Stored,
+    Strayed,
     TurnBegan,
     TurnEnded,
     control_answer_of,
+    is_known,
     kind_of,
     signal_of,
 )
@@ -107,6 +109,7 @@ CASES: list[tuple[dict[str, Any], Any]] = [
         AskedOther("r", "hook_callback"),
     ),
     ({"type": "control_cancel_request", "request_id": "r"}, AskWithdrawn("r")),
+    ({"type": "conversation_reset", "trigger": "clear", "new_conversation_id": "x"}, Strayed()),
     ({"type": "something_new", "uuid": "U"}, None),
     ({}, None),
 ]
@@ -170,3 +173,14 @@ def test_a_prompt_carries_our_id_and_is_literal_only_when_told() -> None:
     assert frame["message"] == {"role": "user", "content": content}
     assert "client_composed" not in frame
     assert frames.user_frame("U", content, literal=True)["client_composed"] is True
+
+
+def test_only_unknown_kinds_are_worth_a_log_line() -> None:
+    """D11: passed over, told once."""
+    assert [
+        kind for kind in ("stream_event", "result", "keep_alive", "something_new", "") if is_known({"type": kind})
+    ] == [
+        "stream_event",
+        "result",
+        "keep_alive",
+    ]

@@ -155,7 +155,7 @@ async def test_everything_our_process_stores_is_announced(real: World) -> None:
     last = await real.turn(session, "after")
     assert await session.is_recorded(last)
     assert session._process.pid == pid
-    assert session._unexplained == set()
+    assert not session._store.overtaken
     inserted, failed = real.sink.of(PromptInserted), real.sink.of(PromptFailed)
     assert (len(inserted), len(failed)) == (7, 1)
     assert "no way" in failed[0].error.message

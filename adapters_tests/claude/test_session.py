@@ -670,6 +670,18 @@ async def test_entries_that_our_process_announces_a_moment_later_restart_nothing
     assert len(one.fakes) == 1
 
 
+async def test_a_process_that_leaves_the_session_gets_no_further_prompt(one: Rig) -> None:
+    """D8: whatever made it do that."""
+    session, fake, sink = await working(one)
+    await fake.say({"type": "conversation_reset", "trigger": "clear", "new_conversation_id": "x"})
+    await fake.result(A)
+    await sink.until(WorkEnded)
+    await session.submit(B, text())
+    second = await one.fake(2)
+    assert second.session_id == fake.session_id
+    assert (await second.hears("user"))["uuid"] == B
+
+
 async def test_one_holder_per_session(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """E45, D6."""
     monkeypatch.setattr("adapters.claude.runtime._LOCK_BOUND", 0.1)

@@ -1,0 +1,72 @@
+"""The questions that a process waits for: passed to the client, answered once, withdrawn when nobody waits any more.
+
+Owns which requests are open. What their choices are and mean is `permissions`' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adapters.claude.frames import AskedOther, AskedPermission, AskWithdrawn, control_error, control_success
+from adapters.claude.permissions import Ask, ask_of, denied
+from adapters.claude.process import ClaudeProcess
+from adapters.claude.shapes import as_text
+from adapters.claude.updates import Translator
+from adapters.core.runtime import Event, Output, PermissionRequested, PermissionWithdrawn
+
+
+class Asking:
+    """The open requests of one session. `deliver` takes events for the core."""
+
+    def __init__(self, translator: Translator, deliver: Callable[[Event], None]) -> None:
+        self._translator = translator
+        self._deliver = deliver
+        self._open: dict[str, tuple[Ask, ClaudeProcess]] = {}
+
+    def take(
+        self,
+        process: ClaudeProcess,
+        signal: AskedPermission | AskedOther | AskWithdrawn,
+        *,
+        stopped: bool,
+        foreground: bool,
+    ) -> None:
+        """One request of the CLI. `stopped`: its work is being stopped, so the answer is no; `foreground`: work runs."""
+        match signal:
+            case AskedOther(request_id, subtype):
+                process.send(control_error(request_id, f"this client does not support {subtype}"))
+            case AskWithdrawn(request_id):
+                if self._open.pop(request_id, None):
+                    self._deliver(PermissionWithdrawn(request_id))
+            case AskedPermission(request_id, request):
+                ask = denied() if stopped else ask_of(request)
+                if not isinstance(ask, Ask):
+                    process.send(control_success(request_id, ask))
+                    return
+                self._open[request_id] = ask, process
+                name, tool_input = as_text(request.get("tool_name")), request.get("input")
+                tool_call = self._translator.tool_call_of(name, ask.tool_use_id, tool_input)
+                about: dict[str, Any] = {
+                    "tool_call": tool_call,
+                    "description": ask.description,
+                    "foreground": foreground,
+                }
+                self._deliver(PermissionRequested(request_id, ask.title, ask.options, **about))
+
+    def answer(self, request_id: str, option_id: str | None) -> None:
+        """The client's choice; a request that is not open any more is ignored."""
+        if request_id not in self._open:
+            return
+        ask, process = self._open.pop(request_id)
+        answer = ask.answer(option_id)
+        process.send(control_success(request_id, answer))
+        if answer.get("behavior") == "allow":
+            for update in self._translator.running(ask.tool_use_id):
+                self._deliver(Output(update))
+
+    def withdraw_all(self) -> None:
+        """Nobody waits for any answer."""
+        for request_id in list(self._open):
+            del self._open[request_id]
+            self._deliver(PermissionWithdrawn(request_id))

@@ -1,0 +1,123 @@
+"""The stored session beside a running process: what it holds, and whether somebody else wrote to it (D2, D4, D6).
+
+Owns when the file is read, one read at a time, and the comparison of what was read with what our process announced. Knows no
+prompt's state; what counts as a message is `transcript`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import anyio
+from anyio import to_thread
+
+from adapters.acp.errors import AcpError, InternalError
+from adapters.acp.schema import SessionUpdate
+from adapters.claude.frames import Stored
+from adapters.claude.replay import replay
+from adapters.claude.transcript import Transcript
+
+_REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
+_TRIES: Final = 3
+_TRY_EVERY: Final = 0.1
+
+
+class Store:
+    """What one session holds. `find` names its file, None while there is none; it blocks and may raise `OSError`."""
+
+    def __init__(self, session_id: str, find: Callable[[], Path | None]) -> None:
+        self._session_id = session_id
+        self._find = find
+        self._transcript = Transcript(find)
+        self._reading = anyio.Lock()
+        self._announced: set[str] = set()
+        """Entries that our process announced and that were not read yet."""
+        self._unexplained: set[str] = set()
+        """Entries that were read and that our process did not announce (yet)."""
+        self._fresh = False
+        """It was read after the last turn: little can have come since."""
+
+    @property
+    def overtaken(self) -> bool:
+        """Whether there are entries that our process knows nothing of, as far as was read."""
+        return bool(self._unexplained)
+
+    def holds(self, message_id: str) -> bool:
+        """Whether the session held this user message at the last `refresh`."""
+        return self._transcript.holds(message_id)
+
+    def announced(self, signal: Stored) -> bool:
+        """Our process has written; False when it was to another file."""
+        if signal.session_id != self._session_id:
+            return False
+        explained = self._unexplained & signal.entry_uuids
+        self._unexplained -= explained
+        self._announced |= signal.entry_uuids - explained
+        return True
+
+    async def mark(self) -> bool:
+        """Note the present end: a process started after this knows all of it. Whether there is anything stored.
+
+        Raises `InternalError` when the store cannot be looked into.
+        """
+        async with self._reading:
+            try:
+                path = await to_thread.run_sync(self._find)
+                await to_thread.run_sync(self._transcript.mark)
+            except OSError as error:
+                raise _unreadable(error) from None
+            self._announced.clear()
+            self._unexplained.clear()
+            return path is not None
+
+    async def refresh(self) -> None:
+        """Take in what was appended, all of it. Raises `InternalError` when it cannot be read: nothing is known (ADP-6)."""
+        async with self._reading:
+            try:
+                # A detour over a thread costs more than reading the few lines that come after a turn.
+                fresh = (
+                    self._transcript.refresh() if self._fresh else await to_thread.run_sync(self._transcript.refresh)
+                )
+            except OSError as error:
+                raise _unreadable(error) from None
+            unannounced = fresh.new_entry_uuids - self._announced
+            self._announced -= fresh.new_entry_uuids
+            self._unexplained |= unannounced
+
+    def turn_began(self) -> None:
+        """Much may be written from now on."""
+        self._fresh = False
+
+    async def turn_ended(self) -> None:
+        """Catch up while there is time, so that the next prompt need not wait for it."""
+        await self.refresh()
+        self._fresh = True
+
+    async def holds_at_last(self, message_id: str) -> bool | None:
+        """Whether it holds the message now that nobody writes any more; None when it cannot be read."""
+        for _ in range(_TRIES):
+            try:
+                await self.refresh()
+            except AcpError:
+                await anyio.sleep(_TRY_EVERY)
+            else:
+                return self.holds(message_id)
+        return None
+
+    async def replay(self, cwd: str, running: Collection[str]) -> AsyncIterator[SessionUpdate]:
+        """All history, read as it is passed on; `running` tool calls go on. Raises `InternalError` when it cannot be read."""
+        try:
+            path = await to_thread.run_sync(self._find)
+            updates: Iterator[SessionUpdate] = replay(path, cwd, running) if path else iter(())
+            while batch := await to_thread.run_sync(lambda: list(islice(updates, _REPLAY_BATCH))):
+                for update in batch:
+                    yield update
+        except OSError as error:
+            raise _unreadable(error) from None
+
+
+def _unreadable(error: OSError) -> InternalError:
+    return InternalError(f"The stored session cannot be read: {error.strerror or type(error).__name__}.")
