@@ -13,9 +13,10 @@ What a message is decided by, in this order (RPC-1..8, STDIO-6..8):
     id there                              a request: `Handler.handle_request`
     else                                  a notification: `Handler.handle_notification`
 
-Memory is bounded although reading never waits for a write: reading pauses while `MAX_REQUESTS` requests, or
-`MAX_REQUEST_BYTES` of them, wait for their answer or for the client to take it. Everything else that produces output
-awaits `Connection.writable`.
+Memory is bounded although reading never waits for a write. While `MAX_REQUESTS` requests, or `MAX_REQUEST_BYTES` of them, wait
+for their answer or for the client to take it, further ones are refused, so that cancels and the client's own answers, which may
+be what the waiting ones need, still get through; reading pauses only for a client that leaves twice as many answers untaken.
+Everything else that produces output awaits `Connection.writable`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,16 @@ from anyio.abc import TaskGroup
 from anyio.lowlevel import checkpoint
 
 from adapters.acp.calls import IncomingRequest, OutgoingRequest, as_id, log_failure
-from adapters.acp.errors import AcpError, ConnectionLost, Id, InvalidParams, InvalidRequest, InvalidResult, ParseError
+from adapters.acp.errors import (
+    AcpError,
+    ConnectionLost,
+    Id,
+    InternalError,
+    InvalidParams,
+    InvalidRequest,
+    InvalidResult,
+    ParseError,
+)
 from adapters.acp.framing import MAX_LINE, LineDecoder, LineTooLong, decode, encode
 from adapters.log import log
 
@@ -41,7 +51,7 @@ HIGH_WATER: Final = 4 * 1024 * 1024
 """Bytes of output that wait for the client before `writable` holds producers back."""
 
 MAX_REQUESTS: Final = 10_000
-"""Requests whose answer the client has not taken yet. Far above what any client holds open: beyond it reading pauses."""
+"""Requests whose answer the client has not taken yet. Far above what any client holds open: more are refused."""
 
 MAX_REQUEST_BYTES: Final = 256 * 1024 * 1024
 """Bytes of those requests; a single one always passes."""
@@ -217,12 +227,13 @@ class Connection:
                     if number % _TURN == _TURN - 1:
                         await checkpoint()
                     self._receive(line)
-                    while self._full():
+                    while self._waiting >= 2 * MAX_REQUESTS:
                         await self._change()
                 if not data:
                     return
 
     def _full(self) -> bool:
+        """No further request is taken; a single one may have any size."""
         return self._waiting >= MAX_REQUESTS or (self._waiting > 1 and self._waiting_bytes > MAX_REQUEST_BYTES)
 
     def _receive(self, line: bytes | LineTooLong) -> None:
@@ -261,10 +272,16 @@ class Connection:
 
     def _receive_request(self, request_id: Id, method: str, params: Any, size: int) -> None:
         known = isinstance(params, dict)
+        full = self._full()
         request = IncomingRequest(request_id, method, cast("dict[str, Any]", params) if known else {}, self, size)
         self._incoming.setdefault(request_id, []).append(request)
         self._waiting += 1
         self._waiting_bytes += size
+        if full:
+            request.fail(
+                InternalError("Too many requests wait for their answer: let some end, then send this one again.")
+            )
+            return
         if not known and params is not None:
             request.fail(InvalidParams("Invalid params: params must be an object."))
             return

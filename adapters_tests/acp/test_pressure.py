@@ -64,34 +64,38 @@ async def test_reading_goes_on_while_the_client_does_not_read(kind: str) -> None
         assert len((await peer.read())["params"]["text"]) == 8 << 20
 
 
-async def test_unanswered_requests_pause_reading_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that asks without end costs bounded memory, and loses nothing."""
+async def test_requests_beyond_the_bound_are_refused_while_the_rest_gets_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """STDIO-10: a permission answer or a cancel may be what the waiting requests need; nothing is lost."""
     monkeypatch.setattr(rpc, "MAX_REQUESTS", 50)
     handler = Recorder()
-    async with connected(handler) as (_, peer), anyio.create_task_group() as tasks:
-        tasks.start_soon(peer.send, *({"jsonrpc": "2.0", "id": n, "method": "hold"} for n in range(80)))
-        await handler.until(lambda: len(handler.requests) == 50)
-        await anyio.wait_all_tasks_blocked()
+    async with connected(handler) as (_, peer):
+        await peer.send(*({"jsonrpc": "2.0", "id": n, "method": "hold"} for n in range(80)))
+        await peer.tell("note")
+        await handler.until(lambda: bool(handler.notifications))
         assert len(handler.requests) == 50
-        for n in range(80):
-            await handler.until(lambda n=n: len(handler.requests) > n)
+        for n in range(50, 80):
+            refused = await peer.read()
+            assert (refused["id"], refused["error"]["code"]) == (n, -32603)
+        for n in range(50):
             handler.requests[n].respond({})
             assert (await peer.read())["id"] == n
+        await peer.send({"jsonrpc": "2.0", "id": 80, "method": "hold"})
+        await handler.until(lambda: len(handler.requests) == 51)
 
 
-async def test_bytes_of_unanswered_requests_pause_reading_at_their_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_bytes_of_unanswered_requests_are_bounded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """One request of any size passes."""
     monkeypatch.setattr(rpc, "MAX_REQUEST_BYTES", 10_000)
     handler = Recorder()
-    async with connected(handler) as (_, peer), anyio.create_task_group() as tasks:
+    async with connected(handler) as (_, peer):
         large = ({"jsonrpc": "2.0", "id": n, "method": "hold", "params": {"text": "x" * 20_000}} for n in range(4))
-        tasks.start_soon(peer.send, *large)
-        await handler.until(lambda: len(handler.requests) == 2)
-        await anyio.wait_all_tasks_blocked()
+        await peer.send(*large)
+        assert [(await peer.read())["id"] for _ in range(2)] == [2, 3]
         assert len(handler.requests) == 2
-        for n in range(4):
-            await handler.until(lambda n=n: len(handler.requests) > n)
-            handler.requests[n].respond({})
+        for request in handler.requests:
+            request.respond({})
             await peer.read()
 
 
@@ -111,9 +115,9 @@ async def test_a_flood_without_reading_is_bounded(line: bytes, monkeypatch: pyte
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(flood)
-            await until(connection, lambda: connection._waiting >= 1000)
-            assert connection._waiting == 1000
-            assert connection.buffered < 1000 * 200
+            await until(connection, lambda: connection._waiting >= 2000)
+            assert connection._waiting == 2000
+            assert connection.buffered < 2000 * 200
             assert sent * len(line) < 400_000
             tasks.cancel_scope.cancel()
 
