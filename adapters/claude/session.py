@@ -71,7 +71,7 @@ _ANSWER_BOUND: Final = 10.0
 _SKIPPED_AFTER: Final = 5
 """Rounds without a word for a prompt, from a process that answers, until it counts as skipped."""
 _STUCK_AFTER: Final = 60
-"""Rounds in the queue of an idle process, until that is ended. MCP servers that do not answer hold it 15 rounds (30 s)."""
+"""Rounds in the queue of an idle process that waits for nothing, until it is ended."""
 _WITHDRAW_AGAIN: Final = 0.5
 
 
@@ -315,15 +315,14 @@ class ClaudeSession(Hosted):
 
     async def _write(self, submission: Open, frame: Mapping[str, Any]) -> None:
         """Give the prompt to a process that will run it, once there is one."""
-        message_id = submission.message_id
-        while self._turns.working and self._turns.must_restart(message_id):
-            # The turn's process is needed until its end. A withdrawal and an interrupt still work.
-            await self._until(lambda: not self._turns.working or not self._is_open(submission), _WATCH_EVERY)
         while self._is_open(submission):
+            # A turn's process is needed until its end. A withdrawal and an interrupt still work meanwhile.
+            if not await self._until(lambda: not self._must_wait(submission), _WATCH_EVERY):
+                continue
             async with self._gate:
-                if not self._is_open(submission):
-                    return
-                if not self._turns.working and (self._must_replace(message_id) or await self._overtaken()):
+                if not self._is_open(submission) or self._must_wait(submission):
+                    continue
+                if not self._turns.working and (self._must_replace(submission) or await self._overtaken()):
                     await self._replace()
                 if self._process is None:
                     await self._start_process()
@@ -334,8 +333,12 @@ class ClaudeSession(Hosted):
                     return
             await self._until(lambda: self._process is not process, _WATCH_EVERY)  # noqa: B023 - it died; awaited here
 
-    def _must_replace(self, message_id: str) -> bool:
-        return self._strayed or self._turns.must_restart(message_id)
+    def _must_replace(self, submission: Open) -> bool:
+        """Whether the process would never run it: it left the session, or has burnt the id (D5, D8)."""
+        return self._process is not None and (self._strayed or self._turns.must_restart(submission.message_id))
+
+    def _must_wait(self, submission: Open) -> bool:
+        return self._turns.working and self._must_replace(submission) and self._is_open(submission)
 
     async def _overtaken(self) -> bool:
         """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
@@ -354,43 +357,49 @@ class ClaudeSession(Hosted):
             if await self._until(moved, _WATCH_EVERY):
                 rounds = 0
             elif (process := self._process) and not process.held_up:
-                rounds += 1
-                await self._check_on(submission, process, rounds)
+                rounds += await self._check_on(submission, process, rounds + 1)
 
-    async def _check_on(self, submission: Open, process: ClaudeProcess, rounds: int) -> None:
-        """One round without a word for the prompt."""
+    async def _check_on(self, submission: Open, process: ClaudeProcess, rounds: int) -> bool:
+        """Look after a prompt that has been without a word for `rounds` rounds; whether this one counts."""
         if submission.stage is Stage.TAKEN:
             with suppress(AcpError):
                 if await self.is_recorded(submission.message_id):
                     self._apply(self._turns.looked(submission, found=True))
-        elif self._turns.working or submission.stage not in (Stage.SENT, Stage.QUEUED):
-            return
-        elif not await self._answers(process) or rounds >= _STUCK_AFTER:
-            log("Claude Code is stuck; ending it", session=self.session_id, pid=process.pid)
-            await process.stop(busy=True)
-            return
+        elif submission.stage is Stage.CHECKING or (submission.stage is Stage.QUEUED and self._turns.working):
+            return False  # somebody looks already; or it waits for the end of a turn
+        else:
+            waiting = await self._waiting_for_servers(process)
+            if waiting:
+                return False
+            if not self._turns.working and (waiting is None or rounds >= _STUCK_AFTER):
+                log("Claude Code is stuck; ending it", session=self.session_id, pid=process.pid)
+                await process.stop(busy=True)
+                return False
         if rounds >= _SKIPPED_AFTER:
             self._apply(self._turns.overdue(submission))
-
-    async def _answers(self, process: ClaudeProcess) -> bool:
-        """Whether the process is alive inside; tells what it waits for, where that is a server."""
-        try:
-            status = await process.request("mcp_status", bound=_ANSWER_BOUND)
-        except ControlError:
-            return False
-        servers = [as_mapping(server) for server in as_list(status.get("mcpServers"))]
-        self._tell_servers([(as_text(server.get("name")), as_text(server.get("status"))) for server in servers])
         return True
 
+    async def _waiting_for_servers(self, process: ClaudeProcess) -> bool | None:
+        """Whether the CLI still connects MCP servers, which holds up the first prompt; None when it does not answer at all."""
+        try:
+            answer = await process.request("mcp_status", bound=_ANSWER_BOUND)
+        except ControlError:
+            return None
+        servers = [as_mapping(server) for server in as_list(answer.get("mcpServers"))]
+        states = [(as_text(server.get("name")), as_text(server.get("status"))) for server in servers]
+        self._tell_servers(states)
+        return any(status == "pending" for _, status in states)
+
     async def _look_up(self, submission: Open, patient: bool) -> None:
+        """Decide it by the store: by one complete look at least, whatever that takes."""
         found = False
-        with anyio.move_on_after(_LOOK_BOUND):
-            while self._is_open(submission):
-                with suppress(AcpError):
-                    found = await self.is_recorded(submission.message_id)
-                if found or not patient:
-                    break
-                await self._until(lambda: not self._is_open(submission), _LOOK_EVERY)
+        deadline = anyio.current_time() + _LOOK_BOUND
+        while self._is_open(submission):
+            with suppress(AcpError):
+                found = await self.is_recorded(submission.message_id)
+            if found or not patient or anyio.current_time() > deadline:
+                break
+            await self._until(lambda: not self._is_open(submission), _LOOK_EVERY)
         self._apply(self._turns.looked(submission, found=found))
 
     async def withdraw(self, message_id: str) -> None:

@@ -23,8 +23,8 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     TAKEN      its turn ended                           CHECKING   Look("ended")
     TAKEN      withdrawn, or overdue idle               CHECKING   Look("dropped")
     any        mirrored, or found in the stored session -          PromptInserted
-    CHECKING   not found: dropped, and we asked for it  -          PromptFailed(None); the id is burnt
-    CHECKING   not found: dropped unasked, or skipped   -          PromptFailed(error); the id is burnt
+    CHECKING   not found: dropped or skipped, as asked  -          PromptFailed(None); the id is burnt
+    CHECKING   not found: dropped or skipped, unasked   -          PromptFailed(error); the id is burnt
     CHECKING   not found: ended, aborted before output  -          PromptFailed(None); the id is burnt
     CHECKING   not found: ended otherwise               -          PromptLiveOnly
     but PREPARING  the process is gone: found           -          PromptInserted
@@ -212,7 +212,7 @@ class Turns:
             return [PromptLiveOnly(submission.message_id)]
         self._burnt.add(submission.message_id)
         wanted = submission.withdrawing or self.interrupting or self.closing
-        if submission.reason == "ended" or (submission.reason == "dropped" and wanted):
+        if submission.reason == "ended" or wanted:
             return self._fail(None)
         return self._fail(InternalError(f"Claude Code {submission.reason} the prompt; send it again."))
 
@@ -229,7 +229,7 @@ class Turns:
                 effects += self._inserted()
             elif found is None:
                 text = "Claude Code ended and its stored session cannot be read; resend with the same key to find out."
-                effects += self._fail(InternalError(text))
+                effects += self._fail(InternalError(text, {"inserted": None}))
             else:
                 withdrawn = self.closing or self.open.withdrawing
                 effects += self._fail(None if withdrawn else error)

@@ -253,6 +253,7 @@ def test_death_with_an_unreadable_store_is_an_error_that_says_so() -> None:
     assert isinstance(failed, PromptFailed)
     assert failed.error is not None
     assert "cannot be read" in failed.error.message
+    assert failed.error.data == {"inserted": None}
 
 
 def test_death_of_an_interrupted_process_is_a_cancellation() -> None:
