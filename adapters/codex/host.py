@@ -1,0 +1,248 @@
+"""The one app-server of this agent: started at need, shared by all sessions, started again after its death.
+
+Owns which thread belongs to which session. Knows no turn and no prompt. When the process dies, each session is told once and
+decides for itself (D7); the next one that needs a server gets a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+import anyio
+from anyio.abc import TaskGroup, TaskStatus
+
+from adapters import __version__
+from adapters.acp.errors import AcpError, InternalError
+from adapters.codex.appserver import AppServer, RequestFailed, RequestId, spawn
+from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
+from adapters.codex.frames import thread_of
+from adapters.core.shapes import as_mapping, as_text
+from adapters.core.tool_text import one_line
+from adapters.log import log
+
+_START_BOUND: Final = 30.0
+"""Seconds from the start to the answer of `initialize` (measured: 0.1 to 0.3)."""
+_PARENT_BOUND: Final = 5.0
+_NOT_WANTED: Final = ("turn/diff/updated", "thread/readState/changed", "remoteControl/status/changed")
+"""Notifications that Codex need not send: large, or of no use here."""
+
+_METHOD_NOT_FOUND: Final = -32601
+
+
+class Member(Protocol):
+    """A session that has a thread in the server."""
+
+    session_id: str
+
+    def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        """A notification about its thread or one of a sub-agent of it."""
+
+    def on_request(self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any]) -> None:
+        """A question about its thread or one of a sub-agent of it; must be answered."""
+
+    def on_death(self, server: AppServer, error: AcpError) -> None:
+        """The process is gone. `error` says how, for people."""
+
+    async def writable(self) -> None:
+        """Return once its clients have room."""
+
+
+class Host:
+    """Keeps the app-server. `tasks` must outlive it."""
+
+    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str]) -> None:
+        self._tasks = tasks
+        self._environ = environ
+        self._server: AppServer | None = None
+        self._starting = anyio.Lock()
+        self._members: dict[str, Member] = {}
+        self._children: dict[str, str] = {}
+        """Thread of a sub-agent -> thread of its session."""
+        self._spoke: set[Member] = set()
+        """Sessions that heard something since the last read: their clients may have to catch up."""
+        self._users = 0
+        self._logged: set[str] = set()
+        self.version = ""
+        self.warnings: list[str] = []
+
+    # --- sessions ------------------------------------------------------------------------------------------------------
+
+    def join(self, member: Member) -> None:
+        """From now on what the server says about this thread goes to the session."""
+        self._members[member.session_id] = member
+
+    def leave(self, member: Member) -> None:
+        """No more of it."""
+        if self._members.get(member.session_id) is member:
+            del self._members[member.session_id]
+        self._spoke.discard(member)
+        self._children = {child: parent for child, parent in self._children.items() if parent != member.session_id}
+
+    def adopt(self, child: str, parent: str) -> None:
+        """A thread of a sub-agent: its questions are for the session's user."""
+        if child not in self._members:
+            self._children[child] = parent
+
+    @contextmanager
+    def in_use(self) -> Generator[None]:
+        """The server is kept meanwhile, although no session may be left."""
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+
+    async def retire(self) -> None:
+        """End the server when nobody needs it: it holds every thread that was loaded, and so keeps others from them."""
+        if not self._members and not self._users:
+            await self.stop()
+
+    # --- the process ---------------------------------------------------------------------------------------------------
+
+    async def server(self) -> AppServer:
+        """The running app-server; starts one when there is none. Raises `AcpError` that says why it does not start."""
+        async with self._starting:
+            if self._server is None or self._server.gone.is_set() or self._server.stopping:
+                self._server = await self._start()
+            return self._server
+
+    async def _start(self) -> AppServer:
+        found = find_codex(self._environ)
+        if found is None:
+            raise InternalError(missing_text(self._environ), {"category": "not_installed"})
+        try:
+            server = await spawn([str(found.path), *ARGUMENTS], child_environment(self._environ))
+        except OSError as error:
+            raise _start_error(error.strerror or type(error).__name__) from None
+        with anyio.CancelScope(shield=True):
+            await self._tasks.start(self._serve, server)
+        try:
+            answer = await server.request(
+                "initialize",
+                {
+                    "clientInfo": {"name": "acp-adapters", "title": "acp-adapters", "version": __version__},
+                    "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(_NOT_WANTED)},
+                },
+                bound=_START_BOUND,
+            )
+        except RequestFailed as failed:
+            await server.stop()
+            raise _start_error(server.last_words or str(failed)) from None
+        except BaseException:
+            await server.stop()
+            raise
+        self.version = as_text(answer.get("userAgent")).partition("/")[2].partition(" ")[0]
+        server.notify("initialized")
+        return server
+
+    async def _serve(self, server: AppServer, *, task_status: TaskStatus[None]) -> None:
+        task_status.started()
+
+        def on_request(request_id: RequestId, method: str, params: Mapping[str, Any]) -> None:
+            self._on_request(server, request_id, method, params)
+
+        try:
+            await server.run(self._on_notification, on_request, self._writable)
+        except Exception as error:  # noqa: BLE001 - whatever ended the reading, the process is gone
+            log("reading from Codex failed", error=type(error).__name__)
+        if self._server is server:
+            self._server = None
+        self._children.clear()
+        if not server.stopping:
+            log("Codex ended", pid=server.pid, exit=server.exit_code)
+        for member in list(self._members.values()):
+            member.on_death(server, _death(server))
+
+    async def stop(self) -> None:
+        """End the process, within 1.5 s. The next need starts another."""
+        async with self._starting:
+            server, self._server = self._server, None
+            if server:
+                await server.stop()
+
+    # --- what the server says ------------------------------------------------------------------------------------------
+
+    def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        member = self._member(thread_of(params))
+        if member:
+            self._spoke.add(member)
+            try:
+                member.on_notification(method, params)
+            except Exception as error:  # noqa: BLE001 - one notification that we cannot take ends nothing (D11)
+                self._log_once(f"{method} was not understood", error=type(error).__name__)
+        elif method == "configWarning":
+            text = one_line(as_text(params.get("summary")))
+            if text and text not in self.warnings:
+                self.warnings.append(text)
+
+    def _on_request(self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any]) -> None:
+        thread_id = thread_of(params)
+        member = self._member(thread_id)
+        if member is None and thread_id:
+            self._tasks.start_soon(self._ask_parent, server, request_id, method, params)
+            return
+        self._hand_on(member, server, request_id, method, params)
+
+    def _hand_on(
+        self,
+        member: Member | None,
+        server: AppServer,
+        request_id: RequestId,
+        method: str,
+        params: Mapping[str, Any],
+    ) -> None:
+        try:
+            if member is not None:
+                self._spoke.add(member)
+                member.on_request(server, request_id, method, params)
+                return
+        except Exception as error:  # noqa: BLE001 - an error answer is never a yes
+            self._log_once(f"{method} was not understood", error=type(error).__name__)
+        self.refuse(server, request_id, method)
+
+    def refuse(self, server: AppServer, request_id: RequestId, method: str) -> None:
+        """Answer a request that nobody here can answer."""
+        self._log_once(f"Codex asked for {method}, which is not supported")
+        server.refuse(request_id, _METHOD_NOT_FOUND, f"{method} is not supported by this client")
+
+    async def _ask_parent(
+        self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any]
+    ) -> None:
+        """A question about a thread that is no session's: one of a sub-agent that we have not heard of yet?"""
+        thread_id = thread_of(params)
+        try:
+            answer = await server.request("thread/read", {"threadId": thread_id}, bound=_PARENT_BOUND)
+            parent = as_text(as_mapping(answer.get("thread")).get("parentThreadId"))
+        except RequestFailed:
+            parent = ""
+        if parent and (member := self._member(parent)):
+            self.adopt(thread_id, member.session_id)
+        self._hand_on(self._member(thread_id), server, request_id, method, params)
+
+    def _member(self, thread_id: str) -> Member | None:
+        return self._members.get(self._children.get(thread_id, thread_id))
+
+    async def _writable(self) -> None:
+        while self._spoke:
+            member = self._spoke.pop()
+            if member.session_id in self._members:
+                await member.writable()
+
+    def _log_once(self, event: str, **fields: object) -> None:
+        if event not in self._logged:
+            self._logged.add(event)
+            log(event, **fields)
+
+
+def _start_error(reason: str) -> InternalError:
+    return InternalError(f"Codex could not be started: {one_line(reason)}", {"category": "start"})
+
+
+def _death(server: AppServer) -> InternalError:
+    """What to say of work that ended with the process."""
+    code = server.exit_code
+    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
+    text = f"Codex ended unexpectedly ({how}). The next prompt starts it again."
+    return InternalError(text, {"category": "process_exit", "exitCode": code})

@@ -1,0 +1,315 @@
+"""What Codex's items are to a client: tool calls with kind, title, content and places, from an item as it is now.
+
+Owns the table of tool items. An item says the same live and stored, so its picture is the same too. Fields come from models and
+tools and may have any shape: what is missing or mistyped is left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapters.acp.errors import AcpError
+from adapters.acp.schema import (
+    AddChange,
+    ContentBlock,
+    ContentItem,
+    DeleteChange,
+    DiffChange,
+    DiffItem,
+    DiffPatch,
+    ImageBlock,
+    ModifyChange,
+    MoveChange,
+    TextBlock,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallUpdate,
+    parse_content,
+)
+from adapters.core import git_patch
+from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
+from adapters.core.tool_text import absolute, fenced, one_line, relative
+
+Fields = Mapping[str, Any]
+
+_STATUSES: Final = {
+    "inProgress": "in_progress",
+    "completed": "completed",
+    "failed": "failed",
+    "declined": "failed",
+    "interrupted": "cancelled",
+    "generating": "in_progress",
+}
+"""An item's status -> a tool call's. Items without one are complete once they are there."""
+
+_KILLED: Final = frozenset({-1, 130, 137, 143})
+"""Exit codes of commands that were ended from outside (-1 is Codex's own)."""
+
+_SHELLS: Final = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+_MOVED: Final = re.compile(r"\n*Moved to: [^\n]*\n?\Z")
+"""What Codex appends to the hunks of a file that also moves (0.163.0)."""
+
+_AGENTS: Final = {
+    "spawnAgent": "Start an agent",
+    "sendInput": "Write to an agent",
+    "sendMessage": "Write to an agent",
+    "followupTask": "Give an agent another task",
+    "resumeAgent": "Resume an agent",
+    "wait": "Wait for agents",
+    "closeAgent": "End an agent",
+    "interruptAgent": "Interrupt an agent",
+    "listAgents": "List the agents",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Picture:
+    """A tool item as a client is shown it."""
+
+    name: str
+    kind: str
+    title: str
+    content: Sequence[ToolCallContent] = ()
+    locations: Sequence[ToolCallLocation] = ()
+    raw_input: Any = None
+    raw_output: Any = None
+
+
+def tool_call(item: Fields, cwd: str, *, status: str | None = None) -> ToolCallUpdate | None:
+    """The whole report of a tool item, None for items that are no tool calls. `status` overrides the item's own."""
+    paint = _PICTURES.get(as_text(item.get("type")))
+    if paint is None:
+        return None
+    picture = paint(item, cwd)
+    raw: dict[str, Any] = {}
+    if picture.raw_input is not None:
+        raw["raw_input"] = picture.raw_input
+    if picture.raw_output is not None:
+        raw["raw_output"] = picture.raw_output
+    return ToolCallUpdate(
+        tool_call_id=as_text(item.get("id")),
+        name=picture.name,
+        title=picture.title,
+        kind=picture.kind,  # pyright: ignore[reportArgumentType] - the painters give schema values
+        status=status or status_of(item),  # pyright: ignore[reportArgumentType]
+        content=list(picture.content),
+        locations=list(picture.locations),
+        **raw,
+    )
+
+
+def status_of(item: Fields) -> str:
+    """The status of a tool item as a tool call's; an unknown one counts as in progress (TOOL-5)."""
+    status = item.get("status")
+    return _STATUSES.get(status, "in_progress") if isinstance(status, str) else "completed"
+
+
+def was_killed(item: Fields) -> bool:
+    """Whether a command failed because it was ended from outside: in an interrupted turn, by that interrupt."""
+    return item.get("status") == "failed" and as_integer(item.get("exitCode")) in _KILLED
+
+
+def thought_text(item: Fields) -> str:
+    """What a reasoning item shows: its summary, else the raw reasoning."""
+    parts = [as_text(part) for part in as_list(item.get("summary"))] or [
+        as_text(part) for part in as_list(item.get("content"))
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def spoken_text(item: Fields) -> str:
+    """What an item says to the user: an agent message, a plan, the result of a review."""
+    return as_text(item.get("text")) or as_text(item.get("review"))
+
+
+def shell_command(command: str) -> str:
+    """The command line as the model wrote it, without the shell that Codex puts around it."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return command
+    wrapped = len(words) == 3 and words[1] in ("-c", "-lc")  # noqa: PLR2004 - shell, flag, command
+    return words[2] if wrapped and _SHELLS.fullmatch(words[0]) else command
+
+
+def file_changes(changes: Any, cwd: str) -> Sequence[ToolCallContent]:
+    """The diff of a file change item's `changes`: all of them, and the patch where it says the same (DIFF-1, DIFF-2)."""
+    given = [as_mapping(change) for change in as_list(changes)]
+    shown = [change for change in (_change(change, cwd) for change in given) if change]
+    if not shown:
+        return ()
+    patches = [_patch(change, cwd) for change in given]
+    if any(patch is None for patch in patches):
+        return (DiffItem(changes=shown),)
+    return (DiffItem(changes=shown, patch=DiffPatch(format="git_patch", text="".join(filter(None, patches)))),)
+
+
+# --- painters --------------------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> ContentItem:
+    return ContentItem(content=TextBlock(text=text))
+
+
+def _command(item: Fields, cwd: str) -> _Picture:
+    command = shell_command(as_text(item.get("command")))
+    actions = [as_mapping(action) for action in as_list(item.get("commandActions"))]
+    kinds = {as_text(action.get("type")) for action in actions}
+    folder = absolute(item.get("cwd"), cwd)
+    paths = [absolute(action.get("path"), folder or cwd) for action in actions if action.get("type") == "read"]
+    output = as_text(item.get("aggregatedOutput"))
+    code = as_integer(item.get("exitCode"))
+    return _Picture(
+        "exec_command",
+        "read" if kinds == {"read"} else "search" if kinds and kinds <= {"search", "listFiles"} else "execute",
+        one_line(command) or "Run a command",
+        (_text(fenced(output)),) if output else (),
+        [ToolCallLocation(path=path) for path in dict.fromkeys(paths) if path],
+        {"command": command, **({"cwd": folder} if folder else {})},
+        None if code is None else {"exitCode": code},
+    )
+
+
+def _file_change(item: Fields, cwd: str) -> _Picture:
+    changes = [as_mapping(change) for change in as_list(item.get("changes"))]
+    kinds = {as_text(as_mapping(change.get("kind")).get("type")) for change in changes}
+    moves = any(as_mapping(change.get("kind")).get("move_path") for change in changes)
+    paths = [path for path in (absolute(change.get("path"), cwd) for change in changes) if path]
+    verb = {frozenset({"add"}): "Add", frozenset({"delete"}): "Delete"}.get(frozenset(kinds), "Edit")
+    return _Picture(
+        "apply_patch",
+        "delete" if kinds == {"delete"} else "move" if moves and len(changes) == 1 else "edit",
+        one_line(f"{verb} {', '.join(relative(path, cwd) for path in paths)}") if paths else "Edit files",
+        file_changes(changes, cwd),
+        [ToolCallLocation(path=path) for path in dict.fromkeys(paths)],
+    )
+
+
+def _mcp(item: Fields, _cwd: str) -> _Picture:
+    server, tool = as_text(item.get("server")), as_text(item.get("tool"))
+    result = as_mapping(item.get("result"))
+    content: list[ToolCallContent] = [ContentItem(content=block) for block in _blocks(result.get("content"))]
+    if error := as_text(as_mapping(item.get("error")).get("message")):
+        content.append(_text(error))
+    return _Picture(
+        f"mcp__{server}__{tool}",
+        "other",
+        one_line(f"{server}: {tool}"),
+        content,
+        raw_input=item.get("arguments"),
+        raw_output=result.get("structuredContent"),
+    )
+
+
+def _dynamic(item: Fields, _cwd: str) -> _Picture:
+    name = as_text(item.get("tool")) or "tool"
+    texts = [as_text(as_mapping(part).get("text")) for part in as_list(item.get("contentItems"))]
+    content = [_text(text) for text in texts if text]
+    return _Picture(name, "other", one_line(name), content, raw_input=item.get("arguments"))
+
+
+def _web_search(item: Fields, _cwd: str) -> _Picture:
+    action = as_mapping(item.get("action"))
+    queries = [as_text(query) for query in as_list(action.get("queries"))]
+    query = as_text(item.get("query")) or as_text(action.get("query")) or ", ".join(filter(None, queries))
+    url = as_text(action.get("url"))
+    title = f"Open {url}" if url else f"Search the web for {query}" if query else "Search the web"
+    return _Picture("web_search", "fetch", one_line(title), raw_input=item.get("action"))
+
+
+def _image_view(item: Fields, cwd: str) -> _Picture:
+    path = absolute(item.get("path"), cwd)
+    locations = [ToolCallLocation(path=path)] if path else []
+    return _Picture("view_image", "read", one_line(f"Look at {relative(path, cwd)}"), locations=locations)
+
+
+def _image_generation(item: Fields, cwd: str) -> _Picture:
+    prompt, result = as_text(item.get("revisedPrompt")), as_text(item.get("result"))
+    content: Sequence[ToolCallContent] = ()
+    if result and "://" not in result:
+        content = (ContentItem(content=ImageBlock(data=result, mime_type="image/png")),)
+    path = absolute(item.get("savedPath"), cwd)
+    locations = [ToolCallLocation(path=path)] if path else []
+    title = one_line(f"Make an image: {prompt}") if prompt else "Make an image"
+    return _Picture("image_generation", "other", title, content, locations)
+
+
+def _agent(item: Fields, _cwd: str) -> _Picture:
+    tool = as_text(item.get("tool"))
+    prompt = as_text(item.get("prompt"))
+    said = [as_text(as_mapping(state).get("message")) for state in as_mapping(item.get("agentsStates")).values()]
+    title = _AGENTS.get(tool, tool or "Agent")
+    return _Picture(
+        tool or "agent",
+        "think",
+        one_line(f"{title}: {prompt}" if prompt else title),
+        [_text(text) for text in (prompt, *said) if text],
+    )
+
+
+def _sleep(_item: Fields, _cwd: str) -> _Picture:
+    return _Picture("sleep", "other", "Wait")
+
+
+_PICTURES: Final[Mapping[str, Callable[[Fields, str], _Picture]]] = {
+    "commandExecution": _command,
+    "fileChange": _file_change,
+    "mcpToolCall": _mcp,
+    "dynamicToolCall": _dynamic,
+    "webSearch": _web_search,
+    "imageView": _image_view,
+    "imageGeneration": _image_generation,
+    "collabAgentToolCall": _agent,
+    "sleep": _sleep,
+}
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+def _blocks(content: Any) -> Iterator[ContentBlock]:
+    """The blocks of an MCP result, which are the protocol's own; malformed ones are left out."""
+    for block in as_list(content):
+        try:
+            yield parse_content(block)
+        except AcpError:
+            continue
+
+
+def _change(change: Fields, cwd: str) -> DiffChange | None:
+    path = absolute(change.get("path"), cwd)
+    kind = as_mapping(change.get("kind"))
+    moved = absolute(kind.get("move_path"), cwd)
+    if not path:
+        return None
+    match kind.get("type"):
+        case "add":
+            return AddChange(path=path)
+        case "delete":
+            return DeleteChange(path=path)
+        case _ if moved and moved != path:
+            return MoveChange(path=moved, old_path=path)
+        case _:
+            return ModifyChange(path=path)
+
+
+def _patch(change: Fields, cwd: str) -> str | None:
+    """The patch of one change, empty for one that is not shown, None where the item does not hold it."""
+    path = absolute(change.get("path"), cwd)
+    kind, diff = as_mapping(change.get("kind")), change.get("diff")
+    if not path or not isinstance(diff, str):
+        return None if path else ""
+    match kind.get("type"):
+        case "add":
+            return git_patch.added(path, diff)
+        case "delete":
+            return git_patch.deleted(path, diff)
+        case _:
+            moved = absolute(kind.get("move_path"), cwd)
+            hunks = _MOVED.sub("", diff) if moved else diff
+            if hunks and not hunks.startswith("@@"):
+                return None
+            return git_patch.changed(moved or path, hunks, old_path=path if moved and moved != path else None)

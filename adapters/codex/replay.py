@@ -1,0 +1,74 @@
+"""A stored thread as the updates that rebuild the client's view (REPLAY-2..7). Owns which id each stored item is shown under."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+
+from adapters.acp.schema import SessionUpdate
+from adapters.codex.appserver import AppServer
+from adapters.codex.frames import client_id_of
+from adapters.codex.history import Entry, History, needs_turns
+from adapters.codex.updates import stored_item
+from adapters.core.shapes import as_text
+
+
+class ShownIds:
+    """The ids under which items of a legacy thread were shown live, where its stored items get other ids.
+
+    Codex numbers the items of a legacy history when it reads it ("item-1"); by turn and kind their order is the same.
+    """
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, turn_id: str, kind: str, item_id: str) -> None:
+        """An item was shown."""
+        self._shown.setdefault((turn_id, kind), []).append(item_id)
+
+    def find(self, turn_id: str, kind: str, place: int) -> str | None:
+        """The id of the `place`-th item of this kind in the turn, None when it was not shown live."""
+        shown = self._shown.get((turn_id, kind), ())
+        return shown[place] if place < len(shown) else None
+
+
+class Replay:
+    """One replay."""
+
+    def __init__(self, history: History, cwd: str, running: Collection[str], shown_ids: ShownIds) -> None:
+        self._history = history
+        self._cwd = cwd
+        self._running = frozenset(running)
+        self._shown_ids = shown_ids
+        self._messages: set[str] = set()
+        self._places: dict[tuple[str, str], int] = {}
+
+    async def updates(self, server: AppServer) -> AsyncIterator[SessionUpdate]:
+        """Everything, in order, read as it is passed on. Raises `RequestFailed`."""
+        interrupted: frozenset[str] | None = None
+        async for batch in self._history.in_order(server):
+            if interrupted is None and needs_turns(batch):
+                interrupted = await self._history.interrupted_turns(server)
+            for entry in batch:
+                for update in stored_item(
+                    entry.item,
+                    self._cwd,
+                    interrupted=interrupted is not None and entry.turn_id in interrupted,
+                    running=as_text(entry.item.get("id")) in self._running,
+                    item_id=self._shown_id(entry),
+                ):
+                    yield update
+
+    def _shown_id(self, entry: Entry) -> str | None:
+        """The id to show an item under, where that is not its own or its message's."""
+        message_id = client_id_of(entry.item)
+        if message_id is not None:
+            if message_id in self._messages:  # another host has sent one id twice: these are two messages
+                return as_text(entry.item.get("id")) or None
+            self._messages.add(message_id)
+            return None
+        if not self._history.legacy:
+            return None
+        key = (entry.turn_id, as_text(entry.item.get("type")))
+        place = self._places.get(key, 0)
+        self._places[key] = place + 1
+        return self._shown_ids.find(*key, place)

@@ -1,0 +1,121 @@
+"""Codex behind the port: sessions made, opened, listed and deleted, all in one app-server.
+
+Owns the order in which a session becomes active. Knows no turn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import anyio
+from anyio.abc import TaskGroup
+
+from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.codex import threads
+from adapters.codex.appserver import AppServer, Gone, RequestFailed
+from adapters.codex.environment import FEATURES
+from adapters.codex.host import Host
+from adapters.codex.session import CodexSession
+from adapters.core.runtime import EventSink, Features, SessionPage, SessionSetup
+from adapters.core.shapes import as_mapping, as_text
+
+_START_BOUND: Final = 60.0
+"""Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
+
+
+class CodexRuntime:
+    """All sessions of Codex in this process. `tasks` must outlive them: `aclose` comes before its end."""
+
+    features: Features = FEATURES
+
+    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None) -> None:
+        self._tasks = tasks
+        self._host = Host(tasks, dict(os.environ if environ is None else environ))
+        self._sessions: set[CodexSession] = set()
+        tasks.start_soon(self._warm_up)
+
+    async def _warm_up(self) -> None:
+        """Start the app-server while the client has not asked for a session yet."""
+        with suppress(AcpError):  # whoever needs it will be told
+            await self._host.server()
+
+    async def new_session(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
+        """A session under a fresh id. Raises `AcpError` that says why it cannot start."""
+        with self._host.in_use():
+            session = await self._make(setup, sink)
+        await self._begin(session)
+        return session
+
+    async def _make(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
+        made: list[CodexSession] = []
+        server = await self._host.server()
+
+        def take(server: AppServer, answer: Mapping[str, Any]) -> None:
+            session_id = as_text(as_mapping(answer.get("thread")).get("id"))
+            if session_id:
+                session = CodexSession(session_id, setup, sink, self._host)
+                self._host.join(session)  # before anything that Codex says of it
+                session.started(server, answer)
+                made.append(session)
+
+        params = threads.start_params(setup)
+        try:
+            await server.request("thread/start", params, bound=_START_BOUND, then=lambda a: take(server, a))
+        except Gone:  # it died of something else: once more, with another one
+            again = await self._host.server()
+            try:
+                await again.request("thread/start", params, bound=_START_BOUND, then=lambda a: take(again, a))
+            except RequestFailed as failed:
+                raise threads.failed_error("Codex cannot start a session", failed) from None
+        except RequestFailed as failed:
+            raise threads.failed_error("Codex cannot start a session", failed) from None
+        if not made:
+            raise InternalError("Codex cannot start a session: it gave no thread id.")
+        return made[0]
+
+    async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> CodexSession:
+        """A stored session made active: nobody else works on it (Codex's own lock, D6).
+
+        Raises `ResourceNotFound`, or `AcpError` that tells of another holder or says why it cannot be opened.
+        """
+        if not threads.is_thread_id(session_id):
+            raise ResourceNotFound(session_id)
+        session = CodexSession(session_id, setup, sink, self._host)
+        with self._host.in_use():
+            self._host.join(session)
+            try:
+                await session.open()
+            except BaseException:
+                self._host.leave(session)
+                raise
+        await self._begin(session)
+        return session
+
+    async def _begin(self, session: CodexSession) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._tasks.start(session.run)
+        self._sessions = {known for known in self._sessions if not known.closed} | {session}
+        session.begin()
+
+    async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
+        """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not Codex's."""
+        with self._host.in_use():
+            return await threads.list_page(await self._host.server(), cwd, cursor)
+
+    async def delete_session(self, session_id: str) -> None:
+        """Remove a stored session; a missing one is success. Raises `AcpError` that tells of another holder."""
+        if not threads.is_thread_id(session_id):
+            return
+        with self._host.in_use():
+            await threads.delete(await self._host.server(), session_id)
+
+    async def aclose(self) -> None:
+        """Close what is still active, all at once, and end the app-server."""
+        async with anyio.create_task_group() as tasks:
+            for session in self._sessions:
+                tasks.start_soon(session.close)
+        self._sessions.clear()
+        await self._host.stop()

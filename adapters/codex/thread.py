@@ -1,0 +1,163 @@
+"""A session's thread in the app-server: loaded at need, reloaded with other roots or servers, loaded again after a death.
+
+Owns where the thread is loaded and what is known of it from that moment. Knows no turn and no prompt.
+
+    state     why                                          leaves by
+    --------  -------------------------------------------  -------------------------------------------------------------
+    loaded    started here, or resumed                     lost: the app-server died; loaded: resumed again, because the
+                                                           setup changed, or because Codex answered as if it were not
+    lost      the app-server died                          loaded: at the next need; all stored ids are read again then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import anyio
+
+from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.codex import threads
+from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
+from adapters.codex.history import History
+from adapters.codex.host import Host
+from adapters.core.runtime import SessionSetup
+from adapters.core.shapes import as_mapping, as_text
+
+_HELD_BOUND: Final = 3.0
+"""Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
+_HELD_EVERY: Final = 0.1
+_TRIES: Final = 3
+"""Of loading, with a new process each time one dies over it."""
+
+
+class Thread:
+    """One thread. `is_quiet`: whether it may be reloaded now; `on_loaded` is called with each answer that describes it."""
+
+    def __init__(
+        self,
+        thread_id: str,
+        setup: SessionSetup,
+        host: Host,
+        *,
+        is_quiet: Callable[[], bool],
+        on_loaded: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self.thread_id = thread_id
+        self.setup = setup
+        self.history = History(thread_id)
+        self.server: AppServer | None = None
+        """The app-server in which it is loaded."""
+        self.outdated = False
+        """It was loaded with other roots or servers than the setup says."""
+        self._host = host
+        self._is_quiet = is_quiet
+        self._on_loaded = on_loaded
+        self._gate = anyio.Lock()
+        """Held while it is loaded or reloaded."""
+        self._doubtful = False
+        self._known = False
+        """It was loaded before: it exists."""
+
+    def started(self, server: AppServer, answer: Mapping[str, Any]) -> None:
+        """It was made in this server; nothing of it is stored, and nobody else can know it."""
+        self._loaded(server, answer)
+        self.history.unwritten = self.history.complete = True
+        # A thread without a prompt dies with its process. An item of the type "other" makes Codex write the file, and is
+        # itself neither stored, nor listed, nor sent to a model (0.163.0).
+        server.post("thread/inject_items", {"threadId": self.thread_id, "items": [{"type": "other"}]})
+
+    def lost(self) -> None:
+        """The app-server is gone. Until the thread is loaded again, others may write to it."""
+        self.server = None
+        self.history.forget()
+
+    def reconfigure(self, setup: SessionSetup) -> None:
+        """Other roots and servers, from the next `load` in a quiet moment on."""
+        self.setup = setup
+        self.outdated = True
+
+    def doubt(self) -> None:
+        """Codex answered as if it were not loaded: the next `load` makes sure."""
+        self._doubtful = True
+
+    async def load(self) -> AppServer:
+        """The app-server, with the thread loaded in it. Raises `AcpError` that says why it cannot be.
+
+        `ResourceNotFound` where there is no such thread, or an error that tells of another holder (D6).
+        """
+        async with self._gate:
+            for tries in range(_TRIES, 0, -1):
+                server = await self._host.server()
+                try:
+                    await self._load_in(server)
+                except Gone as gone:
+                    if tries == 1:
+                        raise threads.failed_error("The session cannot be opened", gone) from None
+                else:
+                    return server
+        raise AssertionError  # the last try returns or raises
+
+    async def _load_in(self, server: AppServer) -> None:
+        if self.server is not server or self._doubtful:
+            await self._resume(server, rebuilt=self.server is not server)
+        elif self.outdated and self._is_quiet():
+            try:  # a thread that is loaded and watched ignores other roots and servers (0.163.0)
+                await server.request("thread/unsubscribe", {"threadId": self.thread_id})
+            except (Refused, Unanswered) as failed:
+                raise threads.failed_error("The session cannot be reloaded", failed) from None
+            await self._resume(server, rebuilt=True)
+
+    async def _resume(self, server: AppServer, *, rebuilt: bool) -> None:
+        """`rebuilt`: it is not loaded there and watched by us, so the setup of now takes effect."""
+        setup = self.setup
+        params = {**threads.start_params(setup), "threadId": self.thread_id, "excludeTurns": True}
+
+        def loaded(answer: Mapping[str, Any]) -> None:
+            self._loaded(server, answer)
+            if rebuilt:
+                self.outdated = self.setup is not setup
+
+        deadline = anyio.current_time() + _HELD_BOUND
+        unarchived = False
+        while True:
+            try:
+                await server.request("thread/resume", params, bound=threads.RESUME_BOUND, then=loaded)
+            except Refused as refused:
+                if threads.is_held(refused) and anyio.current_time() < deadline:
+                    await anyio.sleep(_HELD_EVERY)
+                elif threads.is_archived(refused) and not unarchived:
+                    unarchived = True
+                    await self._unarchive(server)
+                else:
+                    raise self._error(refused) from None
+            except Unanswered as silent:
+                raise threads.failed_error("The session cannot be opened", silent) from None
+            else:
+                return
+
+    async def _unarchive(self, server: AppServer) -> None:
+        """Whoever resumes an archived session wants to work on it."""
+        try:
+            await server.request("thread/unarchive", {"threadId": self.thread_id})
+        except (Refused, Unanswered) as failed:
+            raise threads.failed_error("The session is archived", failed) from None
+
+    def _loaded(self, server: AppServer, answer: Mapping[str, Any]) -> None:
+        """At the very moment of the answer: what Codex says next is already of the loaded thread."""
+        thread = as_mapping(answer.get("thread"))
+        self.server = server
+        self._known = True
+        self._doubtful = False
+        self.history.legacy = thread.get("historyMode") == "legacy"
+        self.history.path = as_text(thread.get("path"))
+        self._on_loaded(answer)
+
+    def _error(self, refused: Refused) -> AcpError:
+        if threads.is_held(refused):
+            return threads.held_error()
+        if not threads.is_missing(refused):
+            return threads.failed_error("The session cannot be opened", refused)
+        if self._known:
+            return InternalError("Codex has lost this session: start a new one.", {"category": "lost"})
+        return ResourceNotFound(self.thread_id)

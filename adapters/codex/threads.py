@@ -1,0 +1,167 @@
+"""Threads as requests and rows: what starts, resumes, lists and deletes them. Owns those requests' fields and error texts.
+
+Codex answers nearly every failure with -32600: its words are all there is to tell them apart (0.163.0).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from adapters.acp.errors import AcpError, InternalError, InvalidParams
+from adapters.codex.appserver import AppServer, Refused, RequestFailed
+from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
+from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
+from adapters.core.tool_text import one_line
+
+RESUME_BOUND: Final = 120.0
+"""Seconds to load a thread (measured: 4 s for 61 MB without its projection)."""
+
+_SOURCES: Final = ("cli", "vscode", "exec", "appServer", "unknown")
+"""Who made a thread: everybody but sub-agents."""
+
+_PAGE: Final = 50
+
+_THREAD_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SERVER_NAME: Final = re.compile(r"[^a-zA-Z0-9_:@/.-]")
+"""What Codex allows in names of MCP servers."""
+
+
+def is_thread_id(session_id: str) -> bool:
+    """Whether it is an id as Codex writes it. It would take other spellings of a UUID too: one thread, many sessions."""
+    return _THREAD_ID.fullmatch(session_id) is not None
+
+
+# --- starting ----------------------------------------------------------------------------------------------------------
+
+
+def start_params(setup: SessionSetup) -> dict[str, Any]:
+    """The params of `thread/start`; also the overrides of `thread/resume`.
+
+    Servers come on top of those in the user's configuration. They hold secrets, which Codex does not store.
+    """
+    params: dict[str, Any] = {"cwd": setup.cwd, "runtimeWorkspaceRoots": [setup.cwd, *setup.additional_directories]}
+    if setup.mcp_servers:
+        names = server_names(setup.mcp_servers)
+        servers = {name: _server(server) for name, server in zip(names, setup.mcp_servers, strict=True)}
+        params["config"] = {"mcp_servers": servers}
+    return params
+
+
+def server_names(servers: Sequence[Any]) -> list[str]:
+    """The name of each MCP server in Codex: the client's, with characters that Codex refuses replaced, no two alike."""
+    names: list[str] = []
+    for server in servers:
+        name = plain = _SERVER_NAME.sub("_", server.name) or "_"
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{plain}_{number}"
+        names.append(name)
+    return names
+
+
+def _server(server: Any) -> dict[str, Any]:
+    if server.type == "http":
+        return {"url": server.url, "http_headers": {header.name: header.value for header in server.headers}}
+    env = {variable.name: variable.value for variable in server.env}
+    return {"command": server.command, "args": list(server.args), "env": env}
+
+
+# --- failures ----------------------------------------------------------------------------------------------------------
+
+
+def is_missing(refused: Refused) -> bool:
+    """There is no such thread."""
+    return "no rollout found" in refused.message or "not found" in refused.message
+
+
+def is_held(refused: Refused) -> bool:
+    """Another process has the thread loaded."""
+    return "active writer" in refused.message
+
+
+def is_archived(refused: Refused) -> bool:
+    """It must be unarchived first."""
+    return "is archived" in refused.message
+
+
+def held_error() -> AcpError:
+    """Another holder (D6). Which one, nobody can tell: Codex's lock has no name in it."""
+    return InternalError(
+        "Another Codex has this session open: an editor, or `codex` in a terminal. Close it there, then resume it here.",
+        {"category": "held"},
+    )
+
+
+def prompt_error(refused: Refused) -> AcpError:
+    """Why a prompt was refused; `InvalidParams` when its content was the reason."""
+    data = as_mapping(refused.data)
+    if refused.code == -32602 or "input_error_code" in data:  # noqa: PLR2004 - JSON-RPC's invalid params
+        return InvalidParams(f"Codex refused the prompt: {one_line(refused.message)}")
+    return InternalError(f"Codex refused the prompt: {one_line(refused.message)}", {"category": "refused"})
+
+
+def failed_error(what: str, failed: RequestFailed) -> AcpError:
+    """A request that failed for good, for a person: ``what`` is what could not be done."""
+    return InternalError(f"{what}: {one_line(str(failed))}.")
+
+
+# --- listing -----------------------------------------------------------------------------------------------------------
+
+
+async def list_page(server: AppServer, cwd: str | None, cursor: str | None) -> SessionPage:
+    """Stored threads, newest first; Codex applies the filter before it pages (LIST-2) and follows links in it.
+
+    Raises `InvalidParams` for a cursor that is not Codex's, `AcpError` when threads cannot be listed.
+    """
+    params: dict[str, Any] = {
+        "limit": _PAGE,
+        "sortKey": "updated_at",
+        "modelProviders": [],
+        "sourceKinds": list(_SOURCES),
+    }
+    if cwd is not None:
+        params["cwd"] = cwd
+    if cursor is not None:
+        params["cursor"] = cursor
+    try:
+        page = await server.request("thread/list", params)
+    except Refused as refused:
+        if cursor is not None and "cursor" in refused.message:
+            raise InvalidParams("cursor is not one of this agent.") from None
+        raise failed_error("Stored sessions cannot be listed", refused) from None
+    except RequestFailed as failed:
+        raise failed_error("Stored sessions cannot be listed", failed) from None
+    rows = [row for row in map(_row, map(as_mapping, as_list(page.get("data")))) if row]
+    return SessionPage(rows, as_text(page.get("nextCursor")) or None)
+
+
+def _row(thread: Mapping[str, Any]) -> StoredSession | None:
+    session_id, cwd = as_text(thread.get("id")), as_text(thread.get("cwd"))
+    if not session_id or not cwd or thread.get("ephemeral") is True:
+        return None
+    title = one_line(as_text(thread.get("name")) or as_text(thread.get("preview")))
+    seconds = as_integer(thread.get("updatedAt"))
+    updated = None
+    if seconds is not None:
+        try:
+            updated = datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+        except (ValueError, OverflowError, OSError):
+            updated = None
+    return StoredSession(session_id, cwd, title or None, updated)
+
+
+async def delete(server: AppServer, session_id: str) -> None:
+    """Remove a stored thread for good; a missing one is success. Raises `AcpError` that says who has it, or why not."""
+    try:
+        await server.request("thread/delete", {"threadId": session_id})
+    except Refused as refused:
+        if is_held(refused):
+            raise held_error() from None
+        if not is_missing(refused):
+            raise failed_error("The session cannot be deleted", refused) from None
+    except RequestFailed as failed:
+        raise failed_error("The session cannot be deleted", failed) from None
