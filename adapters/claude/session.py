@@ -96,6 +96,8 @@ class ClaudeSession(Hosted):
         self.session_id = session_id
         self.commands: Sequence[AvailableCommand] = ()
         self._setup = setup
+        self._outdated = False
+        """The live process was started with another setup."""
         self._sink = sink
         self._launcher = launcher
         self._lock = lock
@@ -128,6 +130,7 @@ class ClaudeSession(Hosted):
         process: ClaudeProcess | None = None
         try:
             stored = await self._store.mark()
+            self._outdated = False
             process = await self._launcher.spawn(self.session_id, self._setup, resume=stored)
             self._process = process
             self._start(self._serve, process)
@@ -307,11 +310,13 @@ class ClaudeSession(Hosted):
         return self._turns.open is submission
 
     async def _hand_over(self, submission: Open, frame: Mapping[str, Any]) -> None:
-        try:
-            await self._write(submission, frame)
-        except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
-            self._apply(self._turns.failed(submission, as_acp_error(error)))
-        await self._watch(submission)
+        while self._is_open(submission):
+            try:
+                await self._write(submission, frame)
+            except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
+                self._apply(self._turns.failed(submission, as_acp_error(error)))
+            await self._watch(submission)
+        self._deliver(port.ReadyChanged())  # the gate was held meanwhile, and nothing else may tell that it is free
 
     async def _write(self, submission: Open, frame: Mapping[str, Any]) -> None:
         """Give the prompt to a process that will run it, once there is one."""
@@ -322,7 +327,8 @@ class ClaudeSession(Hosted):
             async with self._gate:
                 if not self._is_open(submission) or self._must_wait(submission):
                     continue
-                if not self._turns.working and (self._must_replace(submission) or await self._overtaken()):
+                outdated = self._outdated or self._must_replace(submission)
+                if not self._turns.working and (outdated or await self._overtaken()):
                     await self._replace()
                 if self._process is None:
                     await self._start_process()
@@ -332,6 +338,10 @@ class ClaudeSession(Hosted):
                     process.send(frame)
                     return
             await self._until(lambda: self._process is not process, _WATCH_EVERY)  # noqa: B023 - it died; awaited here
+
+    async def reconfigure(self, setup: port.SessionSetup) -> None:
+        """New roots and servers: a fresh process takes them up with the next prompt that finds no work (RESUME-1, RESUME-5)."""
+        self._setup, self._outdated = setup, True
 
     def _must_replace(self, submission: Open) -> bool:
         """Whether the process would never run it: it left the session, or has burnt the id (D5, D8)."""
@@ -349,9 +359,9 @@ class ClaudeSession(Hosted):
         return True
 
     async def _watch(self, submission: Open) -> None:
-        """Bound every silent way in which a prompt could get lost; the usual ones are over before the first round."""
+        """Bound every silent way in which a written prompt could get lost; the usual ones are over before the first round."""
         rounds = 0
-        while self._is_open(submission):
+        while self._is_open(submission) and submission.stage is not Stage.PREPARING:
             stage = submission.stage
             moved = lambda: submission.stage is not stage or not self._is_open(submission)  # noqa: B023, E731 - awaited here
             if await self._until(moved, _WATCH_EVERY):

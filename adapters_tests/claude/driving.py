@@ -225,8 +225,11 @@ class Rig:
     async def accept(self, stream: SocketStream) -> None:
         async with stream:
             buffer = b""
-            while b"\n" not in buffer:
-                buffer += await stream.receive()
+            try:
+                while b"\n" not in buffer:
+                    buffer += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                return  # ended before it had said a word
             first, _, rest = buffer.partition(b"\n")
             told = json.loads(first)
             fake = Fake(stream, told["argv"], told["env"], told["pid"])

@@ -263,7 +263,10 @@ async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) ->
         request = await second.hears("initialize")
         await session.withdraw(A)
         assert await sink.until(PromptFailed) == PromptFailed(A, None)
+        assert not session.ready
         await second.answers(request, commands=[])
+        await sink.until(ReadyChanged, 2)
+        assert session.ready
         await session.submit(B, text())
         assert (await second.hears("user"))["uuid"] == B
 
@@ -306,6 +309,7 @@ async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig) -> Non
     session, fake, sink = await one.new()
     await session.submit(A, text())
     await fake.hears("user")
+    await fake.lifecycle(A, "queued")
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
     assert failed.error.data == {"category": "process_exit", "exitCode": -signal.SIGTERM}
@@ -445,14 +449,13 @@ async def test_background_follow_up_work_has_its_own_bracket(one: Rig) -> None:
 # --- deaths -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("reached", ["sent", "queued", "started"])
+@pytest.mark.parametrize("reached", ["queued", "started"])
 async def test_death_before_storage_is_an_error_and_the_next_prompt_starts_anew(one: Rig, reached: str) -> None:
     """D7, E9."""
     session, fake, sink = await one.new()
     await session.submit(A, text())
     await fake.hears("user")
-    if reached != "sent":
-        await fake.lifecycle(A, "queued")
+    await fake.lifecycle(A, "queued")
     if reached == "started":
         await fake.lifecycle(A, "started")
         await sink.until(PromptTaken)
@@ -469,6 +472,19 @@ async def test_death_before_storage_is_an_error_and_the_next_prompt_starts_anew(
     assert (await second.hears("user"))["uuid"] == A
     assert second.session_id == fake.session_id
     assert not second.resumed
+
+
+async def test_a_prompt_sent_to_a_dying_process_goes_to_the_next_one_but_not_for_ever(one: Rig) -> None:
+    session, fake, sink = await one.new()
+    await session.submit(A, text())
+    await fake.hears("user")
+    fake.kill()
+    second = await one.fake(2)
+    assert (await second.hears("user"))["uuid"] == A
+    second.kill()
+    failed = await sink.until(PromptFailed)
+    assert failed.error is not None
+    assert len(one.fakes) == 2
 
 
 async def test_death_after_storage_is_a_success_and_an_error_of_the_work(one: Rig) -> None:
