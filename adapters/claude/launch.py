@@ -25,6 +25,9 @@ from adapters.core.runtime import SessionSetup
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
 
+_MCP_FILES: Final = "*.mcp.json*"
+"""The files with a client's MCP servers, drafts included: what a killed agent leaves of a session that nobody resumes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
@@ -89,6 +92,17 @@ class Launcher:
     def _remove_mcp_file(self, session_id: str) -> None:
         with suppress(OSError):
             self._mcp_file(session_id).unlink()
+
+    def left_starts(self) -> set[str]:
+        """Sessions with such a file, or a draft of one: they start right now, or their agent was killed while they did."""
+        return {path.name.removeprefix(".").partition(".")[0] for path in self.folder.glob(_MCP_FILES)}
+
+    def remove_left_start(self, session_id: str) -> None:
+        """Remove them. The caller holds the session's lock."""
+        for path in self.folder.glob(_MCP_FILES):
+            if path.name.removeprefix(".").startswith(f"{session_id}."):
+                with suppress(OSError):
+                    path.unlink()
 
 
 def start_error(reason: str, exit_code: int | None) -> AcpError:

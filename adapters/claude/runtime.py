@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 from uuid import uuid4
 
@@ -15,7 +16,7 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
-from adapters.acp.errors import InternalError, ResourceNotFound
+from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.claude import sessions
 from adapters.claude.environment import FEATURES, config_dir
 from adapters.claude.launch import Launcher
@@ -40,10 +41,11 @@ class ClaudeRuntime:
         self._tasks = tasks
         self._environ = dict(os.environ if environ is None else environ)
         self._sessions: set[ClaudeSession] = set()
+        self._swept = False
 
     async def new_session(self, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
         """A session under a fresh id, with its process started. Raises `AcpError` that says why it cannot start."""
-        launcher = Launcher(self._environ, state_folder(self._environ))
+        launcher = await self._launcher()
         session_id = str(uuid4())
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
         return await self._activate(session_id, setup, sink, launcher, lock)
@@ -55,7 +57,7 @@ class ClaudeRuntime:
         """
         if not _SESSION_ID.fullmatch(session_id):
             raise ResourceNotFound(session_id)
-        launcher = Launcher(self._environ, state_folder(self._environ))
+        launcher = await self._launcher()
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
@@ -64,6 +66,20 @@ class ClaudeRuntime:
             lock.release()
             raise
         return await self._activate(session_id, setup, sink, launcher, lock)
+
+    async def _launcher(self) -> Launcher:
+        """How a session is started; the first time, secrets that a killed agent left on the disk are removed."""
+        launcher = Launcher(self._environ, state_folder(self._environ))
+        if not self._swept:
+            self._swept = True
+            for session_id in launcher.left_starts():
+                with suppress(AcpError):  # its agent lives: it removes them itself
+                    lock = await lock_session(launcher.folder, session_id, bound=0)
+                    try:
+                        launcher.remove_left_start(session_id)
+                    finally:
+                        lock.release()
+        return launcher
 
     async def _activate(
         self, session_id: str, setup: SessionSetup, sink: EventSink, launcher: Launcher, lock: SessionLock
@@ -111,6 +127,8 @@ class ClaudeRuntime:
 async def _require_stored(launcher: Launcher, session_id: str) -> None:
     try:
         path = await to_thread.run_sync(launcher.transcript, session_id)
+        if path:
+            path.open("rb").close()  # Claude Code would say that there is no such session
     except OSError as error:
         raise InternalError(f"Stored sessions cannot be read: {error.strerror}.") from None
     if path is None:
