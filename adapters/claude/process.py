@@ -80,6 +80,11 @@ class ClaudeProcess:
         return self._process.returncode
 
     @property
+    def alive(self) -> bool:
+        """Whether it lives at this moment: the news of its end may still be on the way (exactly known where there is /proc)."""
+        return self.exit_code is None and (procfs.look(self.pid) is not None or not procfs.available())
+
+    @property
     def last_words(self) -> str:
         """The last line on stderr, shortened; empty when there was none."""
         lines = self._stderr.decode("utf-8", "replace").split("\n")

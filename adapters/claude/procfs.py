@@ -31,6 +31,11 @@ class Process:
         return start_time(self.pid) == self.start
 
 
+def available() -> bool:
+    """Whether processes can be looked at here."""
+    return look(os.getpid()) is not None
+
+
 def look(pid: int) -> Process | None:
     """The process, None when it is gone or a zombie."""
     try:

@@ -310,12 +310,11 @@ class ClaudeSession(Hosted):
         return self._turns.open is submission
 
     async def _hand_over(self, submission: Open, frame: Mapping[str, Any]) -> None:
-        while self._is_open(submission):
-            try:
-                await self._write(submission, frame)
-            except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
-                self._apply(self._turns.failed(submission, as_acp_error(error)))
-            await self._watch(submission)
+        try:
+            await self._write(submission, frame)
+        except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
+            self._apply(self._turns.failed(submission, as_acp_error(error)))
+        await self._watch(submission)
         self._deliver(port.ReadyChanged())  # the gate was held meanwhile, and nothing else may tell that it is free
 
     async def _write(self, submission: Open, frame: Mapping[str, Any]) -> None:
@@ -333,7 +332,7 @@ class ClaudeSession(Hosted):
                 if self._process is None:
                     await self._start_process()
                 process = self._process
-                if self._is_open(submission) and process and process.exit_code is None:
+                if self._is_open(submission) and process and process.alive:
                     self._turns.sent(submission)
                     process.send(frame)
                     return
@@ -359,9 +358,9 @@ class ClaudeSession(Hosted):
         return True
 
     async def _watch(self, submission: Open) -> None:
-        """Bound every silent way in which a written prompt could get lost; the usual ones are over before the first round."""
+        """Bound every silent way in which a prompt could get lost; the usual ones are over before the first round."""
         rounds = 0
-        while self._is_open(submission) and submission.stage is not Stage.PREPARING:
+        while self._is_open(submission):
             stage = submission.stage
             moved = lambda: submission.stage is not stage or not self._is_open(submission)  # noqa: B023, E731 - awaited here
             if await self._until(moved, _WATCH_EVERY):

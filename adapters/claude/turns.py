@@ -12,7 +12,6 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     PREPARING  sent (written to the process)            SENT
     PREPARING  withdraw                                 -          PromptFailed(None)
     PREPARING  the process dies                         PREPARING  another process is started for it
-    SENT       the process dies for the first time      PREPARING  it may have been dead before: as above
     SENT       queued                                   QUEUED
     SENT       echo: the CLI knows the id, skips it     CHECKING   Look("skipped")
     SENT       overdue: alive, but no word of it        CHECKING   Look("skipped")
@@ -85,8 +84,6 @@ class Open:
     stage: Stage = Stage.PREPARING
     withdrawing: bool = False
     reason: Reason = "ended"
-    again: bool = False
-    """It was sent to a process that died without a word for it."""
     quiet: bool = False
     """Its turn was aborted before anything was said."""
 
@@ -234,7 +231,8 @@ class Turns:
                 text = "Claude Code ended and its stored session cannot be read; resend with the same key to find out."
                 effects += self._fail(InternalError(text, {"inserted": None}))
             else:
-                effects += self._lost(self.open, error)
+                withdrawn = self.closing or self.open.withdrawing
+                effects += self._fail(None if withdrawn else error)
         if self._work:
             interrupted = self.interrupting or self.closing
             outcome = Outcome("cancelled", interrupted=True) if interrupted else Outcome("error", error.to_wire())
@@ -324,16 +322,6 @@ class Turns:
             submission.quiet = quiet
             effects += self._check("ended")
         return effects
-
-    def _lost(self, submission: Open, error: AcpError) -> list[Effect]:
-        """The process took it into its grave."""
-        if self.closing or submission.withdrawing:
-            return self._fail(None)
-        if submission.stage is not Stage.SENT or submission.again:
-            return self._fail(error)
-        submission.again = True
-        submission.stage = Stage.PREPARING
-        return []
 
     # --- steps -----------------------------------------------------------------------------------------------------------
 

@@ -264,15 +264,6 @@ def test_death_of_an_interrupted_process_is_a_cancellation() -> None:
     assert turns.died(DEAD, found=False)[-1] == WorkEnded("cancelled", None, interrupted=True)
 
 
-def test_a_prompt_sent_to_a_process_that_was_dying_is_sent_once_more() -> None:
-    """Safe: the process is gone and the store lacks it."""
-    turns = sent()
-    submission = opened(turns)
-    assert turns.died(DEAD, found=False) == []
-    turns.sent(submission)
-    assert turns.died(DEAD, found=False) == [PromptFailed(A, DEAD)]
-
-
 def test_a_prompt_that_was_not_written_yet_survives_the_death_of_the_process() -> None:
     turns = Turns()
     submission = turns.submit(A)
