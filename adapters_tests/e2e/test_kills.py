@@ -228,3 +228,25 @@ async def test_a_prompt_taken_in_mid_turn_retried_on_a_successor_at_once(rig: Ri
         await link.turn(session, f"After {text}")
     assert rig.stored_ids(session).count(first) == 1
     assert rig.model.calls(text) == 1
+
+
+@pytest.mark.parametrize("how", ["session/cancel", "$/cancel_request"])
+@pytest.mark.parametrize("delay", [0, 0.1, 0.3])
+async def test_a_prompt_withdrawn_while_its_runtime_starts(shared: Link, text: str, how: str, delay: float) -> None:
+    """D5, D7, CANCEL-5, KEY-21: the prompts after it are served by the runtime that was starting; nothing waits for ever."""
+    session = await shared.new()
+    first = await shared.turn(session, f"{text} start")
+    await shared.rig.user_turn(session, f"{text} own")  # our runtime is replaced for the next prompt
+    call = await shared.prompt(session, text, "withdrawn-at-a-start")
+    await anyio.sleep(delay)
+    if how == "session/cancel":
+        await shared.client.cancel(session)
+    else:
+        await shared.client.cancel_request(call.request_id)
+    first_answer = await outcome(call)
+    after = await shared.turn(session, f"After {text}")
+    second = await (await shared.prompt(session, text, "withdrawn-at-a-start")).message_id(15)
+    assert first_answer in (None, second)
+    stored = shared.rig.stored_ids(session)
+    assert stored[0] == first
+    assert (stored.count(after), stored.count(second)) == (1, 1)
