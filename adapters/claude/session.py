@@ -400,13 +400,13 @@ class ClaudeSession(Hosted):
         return any(status == "pending" for _, status in states)
 
     async def _look_up(self, submission: Open, patient: bool) -> None:
-        """Decide it by the store: by one complete look at least, whatever that takes."""
-        found = False
+        """Decide it by the store: by one complete look, or by the fact that there can be none for now."""
+        found: bool | None = None
         deadline = anyio.current_time() + _LOOK_BOUND
         while self._is_open(submission):
             with suppress(AcpError):
                 found = await self.is_recorded(submission.message_id)
-            if found or not patient or anyio.current_time() > deadline:
+            if found or (found is False and not patient) or anyio.current_time() > deadline:
                 break
             await self._until(lambda: not self._is_open(submission), _LOOK_EVERY)
         self._apply(self._turns.looked(submission, found=found))

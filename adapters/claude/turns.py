@@ -27,6 +27,7 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     CHECKING   not found: dropped or skipped, unasked   -          PromptFailed(error); the id is burnt
     CHECKING   not found: ended, aborted before output  -          PromptFailed(None); the id is burnt
     CHECKING   not found: ended otherwise               -          PromptLiveOnly
+    CHECKING   unreadable: unless it ended otherwise    -          PromptFailed(nobody knows); the id is burnt
     but PREPARING  the process is gone: found           -          PromptInserted
     but PREPARING  the process is gone: not found       -          PromptFailed(None when closing, else the error)
 
@@ -199,8 +200,11 @@ class Turns:
             return self._check("dropped")
         return []
 
-    def looked(self, submission: Open, *, found: bool) -> list[Effect]:
-        """The result of a look into the stored session, complete at a moment after the signal that asked for it."""
+    def looked(self, submission: Open, *, found: bool | None) -> list[Effect]:
+        """The result of a look into the stored session, complete at a moment after the signal that asked for it.
+
+        None: it cannot be read, which is no evidence of anything (ADP-6).
+        """
         if submission is not self.open:
             return []
         if found:
@@ -211,6 +215,8 @@ class Turns:
             self.open = None
             return [PromptLiveOnly(submission.message_id)]
         self._burnt.add(submission.message_id)
+        if found is None:
+            return self._fail(_unknown("Claude Code gave no word of the prompt"))
         wanted = submission.withdrawing or self.interrupting or self.closing
         if submission.reason == "ended" or wanted:
             return self._fail(None)
@@ -228,8 +234,7 @@ class Turns:
             if found:
                 effects += self._inserted()
             elif found is None:
-                text = "Claude Code ended and its stored session cannot be read; resend with the same key to find out."
-                effects += self._fail(InternalError(text, {"inserted": None}))
+                effects += self._fail(_unknown("Claude Code ended"))
             else:
                 withdrawn = self.closing or self.open.withdrawing
                 effects += self._fail(None if withdrawn else error)
@@ -350,3 +355,9 @@ class Turns:
         message_id = self.open.message_id
         self.open = None
         return [PromptFailed(message_id, error)]
+
+
+def _unknown(what: str) -> InternalError:
+    """The error of a prompt whose fate nobody can tell for now; it does not claim that nothing was inserted."""
+    text = f"{what} and its stored session cannot be read; resend with the same key to find out."
+    return InternalError(text, {"inserted": None})

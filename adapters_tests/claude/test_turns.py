@@ -110,6 +110,19 @@ def test_a_prompt_aborted_before_anything_was_said_and_stored_is_not_inserted() 
     assert turns.must_restart(A)
 
 
+def test_a_store_that_cannot_be_read_is_no_evidence_that_nothing_was_inserted() -> None:
+    """ADP-6, ERR-5: the error does not claim it, and the id is not given to this process again."""
+    turns = taken()
+    submission = opened(turns)
+    turns.interrupt()
+    turns.take(aborted(A))
+    [failed] = turns.looked(submission, found=None)
+    assert isinstance(failed, PromptFailed)
+    assert failed.error is not None
+    assert failed.error.data == {"inserted": None}
+    assert turns.must_restart(A)
+
+
 def test_a_withdrawn_prompt_fails_without_error_and_is_burnt_until_the_process_is_new() -> None:
     """D5, E52."""
     turns = sent()
