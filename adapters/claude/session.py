@@ -314,8 +314,6 @@ class ClaudeSession(Hosted):
             await self._write(submission, frame)
         except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
             self._apply(self._turns.failed(submission, as_acp_error(error)))
-        if not self._is_open(submission):
-            self._deliver(port.ReadyChanged())  # it ended while a process was being started for it
         await self._watch(submission)
         self._deliver(port.ReadyChanged())  # the gate was held meanwhile, and nothing else may tell that it is free
 
