@@ -52,10 +52,13 @@ class _Stage:
 
 
 def _claude() -> _Stage:
-    from adapters.scripted.home import isolated_claude_home  # noqa: PLC0415  # only the runtime that is shown
+    from adapters.claude.environment import find_claude  # noqa: PLC0415  # only the runtime that is shown
+    from adapters.scripted.home import isolated_claude_home  # noqa: PLC0415
     from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
 
-    return _Stage(ScriptedModel, isolated_claude_home)
+    found = find_claude(os.environ)
+    chosen = {} if found is None else {"CLAUDE_CODE_EXECUTABLE": str(found.path)}
+    return _Stage(ScriptedModel, lambda home, url: {**isolated_claude_home(home, url), **chosen})
 
 
 _STAGES: dict[str, Callable[[], _Stage]] = {"claude": _claude}

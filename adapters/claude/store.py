@@ -7,6 +7,7 @@ prompt's state; what counts as a message is `transcript`'s business.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -92,9 +93,10 @@ class Store:
         self._fresh = False
 
     async def turn_ended(self) -> None:
-        """Catch up while there is time, so that the next prompt need not wait for it."""
-        await self.refresh()
-        self._fresh = True
+        """Catch up while there is time, so that the next prompt need not wait for it; that one reports a store it cannot read."""
+        with suppress(AcpError):
+            await self.refresh()
+            self._fresh = True
 
     async def holds_at_last(self, message_id: str) -> bool | None:
         """Whether it holds the message now that nobody writes any more; None when it cannot be read."""
