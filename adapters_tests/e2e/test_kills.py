@@ -127,14 +127,15 @@ async def test_a_kill_of_the_runtime_alone_is_decided_by_what_it_stored(shared: 
     runtime.kill()
     message_id = await outcome(call)
     stored = shared.rig.stored_ids(session)
+    shared.rig.model.gate(shared.rig.last_gate).release()
     if message_id is not None:
         assert stored == [first, message_id]
         idle = await shared.client.wait_state(session, "idle", since=call.mark)
-        assert idle["stopReason"] == "error"
+        # Killed before it had the prompt, the runtime is replaced for it: then the work is done as if nothing had been.
+        assert idle["stopReason"] in (("error", "end_turn") if offset == 0 else ("error",))
     else:
         assert stored == [first]
         assert shared.client.view(session).user_message_ids() == [first]
-    shared.rig.model.gate(shared.rig.last_gate).release()
     retry = await shared.prompt(session, text, f"runtime-kill-{offset}")
     second = await retry.message_id()
     assert message_id in (None, second)
