@@ -19,8 +19,8 @@ COMMANDS: Final[Sequence[AvailableCommand]] = (
     AvailableCommand(name="status", description="Show model, permissions, servers and tokens of this session"),
 )
 
-_MOVING: Final = frozenset({"clear", "new"})
-"""Of Codex's own terminal: they would continue in another session (D8)."""
+_MOVING: Final = frozenset({"clear", "new", "reset"})
+"""Known from Codex's terminal and from other agents: they would continue in another session (D8)."""
 
 _NAME: Final = re.compile(r"/([^\s/]+)(?=\s|$)")
 

@@ -12,7 +12,8 @@ from typing import Any, Final
 from adapters.core.shapes import as_list, as_mapping, as_text
 
 USER_MESSAGE: Final = "userMessage"
-MODEL_OUTPUT: Final = frozenset({"agentMessage", "plan", "reasoning"})
+REASONING: Final = "reasoning"
+MODEL_OUTPUT: Final = frozenset({"agentMessage", "plan", REASONING})
 """Items that a model call streams: while one is open, every tool that was begun before runs in the background."""
 SPOKEN: Final = frozenset({"agentMessage", "plan"})
 """Items that a steer would cut short, with the text that was shown (D3). A cut reasoning is begun anew anyway."""

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
 from adapters.codex.appserver import AppServer, RequestFailed, RequestId, spawn
-from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
+from adapters.codex.environment import ARGUMENTS, child_environment, codex_home, find_codex, missing_text
 from adapters.codex.frames import thread_of
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -64,6 +64,7 @@ class Host:
         """Sessions that heard something since the last read: their clients may have to catch up."""
         self._users = 0
         self._logged: set[str] = set()
+        self.home = codex_home(environ)
         self.version = ""
         self.warnings: list[str] = []
 

@@ -11,14 +11,17 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.acp.schema import dump
 from adapters.codex import threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
 from adapters.codex.environment import FEATURES
 from adapters.codex.host import Host
 from adapters.codex.session import CodexSession
+from adapters.codex.updates import samples
 from adapters.core.runtime import EventSink, Features, SessionPage, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 
@@ -38,7 +41,8 @@ class CodexRuntime:
         tasks.start_soon(self._warm_up)
 
     async def _warm_up(self) -> None:
-        """Start the app-server while the client has not asked for a session yet."""
+        """Start the app-server while the client has not asked for a session yet, and build models while it starts."""
+        self._tasks.start_soon(_build_models)
         with suppress(AcpError):  # whoever needs it will be told
             await self._host.server()
 
@@ -96,8 +100,8 @@ class CodexRuntime:
 
     async def _begin(self, session: CodexSession) -> None:
         with anyio.CancelScope(shield=True):
-            await self._tasks.start(session.run)
-        self._sessions = {known for known in self._sessions if not known.closed} | {session}
+            await self._tasks.start(session.tasks.run)
+        self._sessions = {known for known in self._sessions if not known.tasks.ended} | {session}
         session.begin()
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
@@ -110,7 +114,7 @@ class CodexRuntime:
         if not threads.is_thread_id(session_id):
             return
         with self._host.in_use():
-            await threads.delete(await self._host.server(), session_id)
+            await threads.delete(await self._host.server(), session_id, self._host.home)
 
     async def aclose(self) -> None:
         """Close what is still active, all at once, and end the app-server."""
@@ -119,3 +123,9 @@ class CodexRuntime:
                 tasks.start_soon(session.close)
         self._sessions.clear()
         await self._host.stop()
+
+
+async def _build_models() -> None:
+    for update in samples():
+        dump(update)
+        await anyio.lowlevel.checkpoint()

@@ -39,6 +39,10 @@ class Open:
     """The turn it was accepted into or seen in."""
     owns_turn: bool = False
     """Nothing else is in that turn: it was begun for this prompt."""
+    unheard: bool = False
+    """The process died before it answered: if nothing is stored, it may be handed to the next one."""
+    resent: bool = False
+    """It was, once."""
     unwanted: bool = False
     """Its turn was interrupted: not to be inserted is what was asked for."""
     reason: AcpError | None = None

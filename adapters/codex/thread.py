@@ -12,6 +12,7 @@ Owns where the thread is loaded and what is known of it from that moment. Knows 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import anyio
@@ -21,12 +22,14 @@ from adapters.codex import threads
 from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
 from adapters.codex.history import History
 from adapters.codex.host import Host
+from adapters.codex.locks import holder_of
 from adapters.core.runtime import SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 
 _HELD_BOUND: Final = 3.0
 """Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
 _HELD_EVERY: Final = 0.1
+_SETTLE_BOUND: Final = 5.0
 _TRIES: Final = 3
 """Of loading, with a new process each time one dies over it."""
 
@@ -134,7 +137,11 @@ class Thread:
             except Unanswered as silent:
                 raise threads.failed_error("The session cannot be opened", silent) from None
             else:
-                return
+                break
+        # Behind that answer Codex sends the thread's usage. Once it has answered something else, that has come too, and
+        # belongs to what the client is told by this resume, not to what happens later (REPLAY-11).
+        with suppress(Refused, Unanswered):
+            await server.request("thread/loaded/list", {"limit": 1}, bound=_SETTLE_BOUND)
 
     async def _unarchive(self, server: AppServer) -> None:
         """Whoever resumes an archived session wants to work on it."""
@@ -155,7 +162,7 @@ class Thread:
 
     def _error(self, refused: Refused) -> AcpError:
         if threads.is_held(refused):
-            return threads.held_error()
+            return threads.held_error(holder_of(self._host.home, self.thread_id))
         if not threads.is_missing(refused):
             return threads.failed_error("The session cannot be opened", refused)
         if self._known:

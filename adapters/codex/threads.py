@@ -8,10 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.codex.appserver import AppServer, Refused, RequestFailed
+from adapters.codex.locks import Holder, holder_of
 from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -88,12 +90,13 @@ def is_archived(refused: Refused) -> bool:
     return "is archived" in refused.message
 
 
-def held_error() -> AcpError:
-    """Another holder (D6). Which one, nobody can tell: Codex's lock has no name in it."""
-    return InternalError(
-        "Another Codex has this session open: an editor, or `codex` in a terminal. Close it there, then resume it here.",
-        {"category": "held"},
-    )
+def held_error(holder: Holder | None) -> AcpError:
+    """Another holder (D6), named where the system tells who it is."""
+    who = "Another Codex"
+    if holder:
+        who = f"Another Codex (process {holder.pid}, started by process {holder.parent})"
+    text = f"{who} has this session open: an editor, or `codex` in a terminal. Close it there, then try again."
+    return InternalError(text, {"category": "held", **({"pid": holder.pid} if holder else {})})
 
 
 def prompt_error(refused: Refused) -> AcpError:
@@ -154,13 +157,13 @@ def _row(thread: Mapping[str, Any]) -> StoredSession | None:
     return StoredSession(session_id, cwd, title or None, updated)
 
 
-async def delete(server: AppServer, session_id: str) -> None:
+async def delete(server: AppServer, session_id: str, home: Path) -> None:
     """Remove a stored thread for good; a missing one is success. Raises `AcpError` that says who has it, or why not."""
     try:
         await server.request("thread/delete", {"threadId": session_id})
     except Refused as refused:
         if is_held(refused):
-            raise held_error() from None
+            raise held_error(holder_of(home, session_id)) from None
         if not is_missing(refused):
             raise failed_error("The session cannot be deleted", refused) from None
     except RequestFailed as failed:

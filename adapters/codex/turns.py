@@ -22,7 +22,9 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     all but PREPARING    the process died                  CHECKING   Look
     all but PREPARING    withdraw                          same       Reclaim: it can only be waited for, or interrupted
     CHECKING   looked: found                               -          PromptInserted
-    CHECKING   looked: not found                           -          PromptFailed(None where somebody wanted that: it was
+    CHECKING   looked: not found, the process had died     PREPARING  once: the process may have been dead before
+               before it answered
+    CHECKING   looked: not found otherwise                 -          PromptFailed(None where somebody wanted that: it was
                                                                       withdrawn, its turn was interrupted, or we close;
                                                                       else the reason)
     CHECKING   looked: the store cannot be read            -          PromptFailed(error that says so)
@@ -56,6 +58,7 @@ from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.codex.frames import (
     COMMAND,
     MODEL_OUTPUT,
+    REASONING,
     SPOKEN,
     TOOLS,
     USER_MESSAGE,
@@ -107,6 +110,8 @@ class _Turn:
     """Open items that a prompt has to wait for: id -> kind."""
     commands: set[str] = field(default_factory=set[str])
     """Commands of this turn that run, in the background or not."""
+    thinking: str | None = None
+    """The reasoning that streams: the model has not decided for a tool."""
     ended: TurnEnded | None = None
     """It ended, but commands of it run on."""
 
@@ -137,6 +142,11 @@ class Turns:
     def runs(self, turn_id: str) -> bool:
         """Whether this turn goes on, beyond commands that outlive it."""
         return self._turn is not None and self._turn.turn_id == turn_id and self._turn.ended is None
+
+    @property
+    def thinking(self) -> bool:
+        """Whether the model surely has not decided for a tool yet: a prompt would be taken in at once."""
+        return self._turn is not None and self._turn.thinking is not None
 
     @property
     def ready(self) -> bool:
@@ -227,8 +237,13 @@ class Turns:
         if found is None:
             text = "Whether Codex stored the prompt cannot be found out; send it again with the same key."
             return self._fail(InternalError(text, {"inserted": None}))
-        wanted = submission.withdrawing or submission.unwanted or self.closing
-        return self._fail(None if wanted else submission.reason)
+        if submission.withdrawing or submission.unwanted or self.closing:
+            return self._fail(None)
+        if submission.unheard and not submission.resent:
+            submission.resent = True
+            submission.stage = Stage.PREPARING
+            return []
+        return self._fail(submission.reason)
 
     def commands_over(self, turn_id: str) -> list[Effect]:
         """The commands of an interrupted turn have ended, or do not."""
@@ -254,6 +269,7 @@ class Turns:
         self._ended.clear()
         submission = self.open
         if submission and submission.stage not in (Stage.PREPARING, Stage.CHECKING):
+            submission.unheard = submission.stage is Stage.SENDING
             effects += self._check(submission, error)
         return effects
 
@@ -278,7 +294,7 @@ class Turns:
         submission = self.open
         if submission and submission.compact and submission.stage in (Stage.SENDING, Stage.ACCEPTED):
             self.open = None
-            effects += [PromptTaken(submission.message_id), PromptLiveOnly(submission.message_id)]
+            effects += [PromptTaken(submission.message_id), PromptLiveOnly(submission.message_id, by_design=True)]
         return effects
 
     def _begin(self, turn_id: str) -> list[Effect]:
@@ -302,6 +318,7 @@ class Turns:
         if turn and turn.turn_id == turn_id:
             if item.kind in MODEL_OUTPUT:
                 turn.blocking.clear()  # what ran before runs in the background; what was said before was cut short
+            turn.thinking = item.item_id if item.kind == REASONING else None
             if item.kind in SPOKEN or item.kind in TOOLS:
                 turn.blocking[item.item_id] = item.kind
             if item.kind == COMMAND:
@@ -329,6 +346,8 @@ class Turns:
         turn = self._turn
         if not turn or turn.turn_id != turn_id:
             return []
+        if turn.thinking == item.item_id:
+            turn.thinking = None
         effects = self._changed(lambda: turn.blocking.pop(item.item_id, None))
         turn.commands.discard(item.item_id)
         if turn.ended and not turn.commands:
@@ -361,6 +380,7 @@ class Turns:
     def _cut_short(self, turn_id: str) -> None:
         """What the model was saying is thrown away; it will never be completed."""
         if self._turn and self._turn.turn_id == turn_id:
+            self._turn.thinking = None
             self._turn.blocking = {k: kind for k, kind in self._turn.blocking.items() if kind not in SPOKEN}
 
     def _changed(self, change: Callable[[], object]) -> list[Effect]:

@@ -330,6 +330,18 @@ def stored_item(
             yield call
 
 
+def samples() -> _Updates:
+    """One update of each common kind: making and dumping them builds their models, 135 ms that no turn should wait for."""
+    text = TextBlock(text="")
+    shown = ContentItem(content=text)
+    yield AgentMessageChunk(message_id="", content=text)
+    yield AgentThoughtChunk(message_id="", content=text)
+    yield AgentMessage(message_id="", content=[text])
+    yield ToolCallUpdate(tool_call_id="", content=[shown])
+    yield ToolCallContentChunk(tool_call_id="", content=shown)
+    yield UsageUpdate(used=0, size=1)
+
+
 def _notice(severity: str, title: str, description: str = "") -> Notice:
     if description:
         return Notice(severity=severity, title=title, description=description)  # pyright: ignore[reportArgumentType]
