@@ -12,8 +12,12 @@ import anyio
 import pytest
 
 from adapters.acp.errors import AcpError
+from adapters.client import permissions
 from adapters.client.calls import PromptCall
+from adapters.client.permissions import Question
 from adapters.client.record import ConnectionLostError
+from adapters.client.view import SessionView
+from adapters.scripted.script import Answer, Spread, Text, Thinking
 from adapters_tests.e2e.rig import Link, Rig, Tool
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +32,7 @@ class Submission:
 
     key: str
     text: str
-    tool: Tool | None
+    tool: Tool | None = None
     calls: list[PromptCall] = field(default_factory=list[PromptCall])
 
     def ids(self) -> set[str]:
@@ -37,6 +41,16 @@ class Submission:
     @property
     def lost(self) -> int:
         return sum(isinstance(call.outcome, ConnectionLostError) for call in self.calls)
+
+
+def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
+    """The snapshot by kind and id; without the output of failed tools."""
+    shown = {(item["is"], item["id"]): item for item in view.snapshot()}
+    for item in shown.values():
+        if item.get("status") == "failed":
+            for name in ("content", "rawOutput"):
+                item.pop(name, None)
+    return shown
 
 
 class Walk:
@@ -51,6 +65,10 @@ class Walk:
         self.log: list[str] = []
         self._stack = AsyncExitStack()
         self._killed_runtimes = 0
+        self.complete = True
+        """This connection has shown everything that is stored, and nothing else."""
+        self.tainted = False
+        """Its runtime was killed: what that had said and not stored is shown here, and no replay takes it back."""
 
     async def run(self) -> None:
         async with self._stack:
@@ -60,6 +78,8 @@ class Walk:
             steps: dict[Callable[[], Any], int] = {
                 self.submit: 7,
                 self.submit_tool: 3,
+                self.submit_slow: 2,
+                self.submit_failing: 1,
                 self.resend: 5,
                 self.withdraw: 3,
                 self.stop: 1,
@@ -67,6 +87,8 @@ class Walk:
                 self.settle: 2,
                 self.kill_agent: 1,
                 self.kill_runtime: 1,
+                self.kill_both: 1,
+                self.resume_again: 1,
                 self.reopen: 1,
                 self.own_turn: 1,
             }
@@ -80,22 +102,39 @@ class Walk:
             await self.finish()
 
     async def connect(self) -> None:
-        self.link: Link = await self._stack.enter_async_context(self.rig.agent())
+        self.link: Link = await self._stack.enter_async_context(self.rig.agent(self.decide))
+
+    async def decide(self, question: Question) -> str | None:
+        """Mostly allowed, sometimes late, sometimes refused."""
+        await anyio.sleep(self.random.choice((0, 0, 0.1)))
+        return await self.random.choice((permissions.allow, permissions.allow, permissions.reject))(question)
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
     async def submit(self) -> None:
-        await self._submit(tool=False)
+        await self._send(self._new())
 
     async def submit_tool(self) -> None:
-        await self._submit(tool=True)
-
-    async def _submit(self, *, tool: bool) -> None:
-        number = len(self.submissions)
-        text = f"{self.name} prompt {number}"
-        made = Submission(f"{self.name} key {number}", text, self.rig.tool(text) if tool else None)
-        self.submissions.append(made)
+        made = self._new()
+        made.tool = self.rig.tool(made.text)
         await self._send(made)
+
+    async def submit_slow(self) -> None:
+        made = self._new()
+        slow = Answer((Thinking("Well."), Text("Slowly. ", Spread(repeat=12))), delta_delay=0.02)
+        self.rig.answer(made.text, slow)
+        await self._send(made)
+
+    async def submit_failing(self) -> None:
+        made = self._new()
+        self.rig.fail(made.text, 403, "by the script")
+        await self._send(made)
+
+    def _new(self) -> Submission:
+        number = len(self.submissions)
+        made = Submission(f"{self.name} key {number}", f"{self.name} prompt {number}")
+        self.submissions.append(made)
+        return made
 
     async def _send(self, made: Submission) -> None:
         made.calls.append(await self.link.prompt(self.session, made.text, made.key))
@@ -128,15 +167,40 @@ class Walk:
                     except (AcpError, ConnectionLostError):
                         continue
             await self.link.client.wait_state(self.session, "idle", within=60)
+        await self.compare()
+
+    async def compare(self) -> None:
+        """What this connection has shown is what a replay shows.
+
+        The order is the replay's own, checked against the store in `finish`: a client that resumed without history got
+        that later than what followed it. What a cut tool had put out is known when its session is opened again.
+        """
+        shown = by_id(self.link.client.view(self.session))
+        mark = self.link.client.record.mark
+        await self.link.resume(self.session, replay=True)
+        if self.complete:
+            assert by_id(SessionView.of(self.link.client.updates(self.session, mark))) == shown
+        self.complete = not self.tainted
 
     async def kill_agent(self) -> None:
         self.link.process.kill()
         await self.link.process.wait()
         await self.connect()
-        await self.link.resume(self.session, replay=self.random.random() < 0.5)
+        self.complete = self.tainted = False
+        await self.resume_again()
+
+    async def kill_both(self) -> None:
+        await self.kill_runtime()
+        await self.kill_agent()
+
+    async def resume_again(self) -> None:
+        replay = self.random.random() < 0.5
+        await self.link.resume(self.session, replay=replay)
+        self.complete = (self.complete or replay) and not self.tainted
 
     async def kill_runtime(self) -> None:
         self._killed_runtimes += 1
+        self.complete, self.tainted = False, True
         for proc in self.rig.runtimes():
             proc.kill()
 
@@ -149,6 +213,7 @@ class Walk:
         text = f"{self.name} own {len(self.own)}"
         self.own.append(text)
         await self.rig.user_turn(self.session, text)
+        self.complete = False
 
     # --- what holds ----------------------------------------------------------------------------------------------------
 
