@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from adapters.acp.retry import retry_class
 from adapters.client.record import ConnectionLostError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 RequestId = int | str
-Outcome = "Json | AcpError | ConnectionLostError"
 
 
 class MalformedAnswerError(Exception):
@@ -42,6 +42,17 @@ class Call:
     def done(self) -> bool:
         """Whether an answer has come, or none can come any more."""
         return self.outcome is not None
+
+    @property
+    def may_resend(self) -> bool:
+        """Whether the same params may be sent again, under a new id, when the answer is lost (`adapters.acp.retry`)."""
+        match retry_class(self.method):
+            case "idempotent" | "duplicating":
+                return True
+            case "keyed":
+                return self.params.get("idempotencyKey") is not None
+            case _:
+                return False
 
     def settle(
         self, outcome: Json | AcpError | ConnectionLostError | MalformedAnswerError, at: int | None = None

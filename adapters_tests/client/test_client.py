@@ -92,6 +92,21 @@ async def test_errors_are_raised_with_their_code_and_data() -> None:
             await odd.message_id()
 
 
+async def test_what_may_be_sent_again_follows_the_retry_classes() -> None:
+    """The method audit: reads and repeats as they are, prompts with their key only, the rest not at all."""
+    agent = FakeAgent()
+    async with running(agent) as transport, Client(transport) as client:
+        calls = {name: await client.request(name) for name in ("session/list", "session/new", "initialize", "_mine")}
+        keyed, unkeyed = await client.prompt("s1", "x", key="k"), await client.prompt("s1", "x")
+    assert {name: call.may_resend for name, call in calls.items()} == {
+        "session/list": True,
+        "session/new": True,
+        "initialize": False,
+        "_mine": False,
+    }
+    assert (keyed.may_resend, unkeyed.may_resend) == (True, False)
+
+
 async def test_a_lost_connection_ends_open_calls_and_waits_with_an_unknown_outcome() -> None:
     """STDIO-11: a request pending at the end of the agent has an unknown outcome, not an error."""
     agent = FakeAgent()

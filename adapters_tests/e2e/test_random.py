@@ -44,8 +44,8 @@ class Submission:
 
 
 def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
-    """The snapshot by kind and id; without the output of failed tools."""
-    shown = {(item["is"], item["id"]): item for item in view.snapshot()}
+    """The snapshot by kind and id; without thoughts, of which a stopped turn stores none, and the output of failed tools."""
+    shown = {(item["is"], item["id"]): item for item in view.snapshot() if item["is"] != "thought"}
     for item in shown.values():
         if item.get("status") == "failed":
             for name in ("content", "rawOutput"):
