@@ -34,14 +34,20 @@ _AGENT_OPTIONS: Final = (
     Option("--home", "with --scripted: keep that home in DIR (default: a temporary folder)", "DIR"),
 )
 
-_COMMANDS: Final = (
-    Command(
-        "claude",
-        "serve Claude Code to an ACP client over stdin and stdout",
+
+def _agent_command(name: str, title: str) -> Command:
+    return Command(
+        name,
+        f"serve {title} to an ACP client over stdin and stdout",
         "An ACP client starts this command; nothing but protocol is read from stdin and written to stdout, log lines go to"
-        "\nstderr. It ends when stdin ends, or on SIGTERM or SIGINT. All environment variables reach Claude Code.",
+        f"\nstderr. It ends when stdin ends, or on SIGTERM or SIGINT. All environment variables reach {title}.",
         _AGENT_OPTIONS,
-    ),
+    )
+
+
+_COMMANDS: Final = (
+    _agent_command("claude", "Claude Code"),
+    _agent_command("codex", "Codex"),
     Command(
         "demo",
         "show, offline and without an account, that a prompt sent twice is inserted once",
@@ -104,8 +110,37 @@ def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
     return {**isolated_claude_home(home, base_url), **chosen}
 
 
+def _check_codex() -> None:
+    from adapters.codex.environment import find_codex, missing_text
+
+    if find_codex(os.environ) is None:
+        raise CannotStartError(missing_text(os.environ))
+
+
+def _codex_features() -> Features:
+    from adapters.codex.environment import FEATURES
+
+    return FEATURES
+
+
+def _load_codex(tasks: TaskGroup, environ: Mapping[str, str]) -> Runtime:
+    from adapters.codex.runtime import CodexRuntime
+
+    return CodexRuntime(tasks, environ)
+
+
+def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
+    from adapters.codex.environment import EXECUTABLE, find_codex
+    from adapters.scripted.home import isolated_codex_home
+
+    found = find_codex(os.environ)
+    chosen = {} if found is None else {EXECUTABLE: str(found.path)}
+    return {**isolated_codex_home(home, base_url), **chosen}
+
+
 _FRONTS: Final[Mapping[str, _Front]] = {
     "claude": _Front("Claude Code", _check_claude, _claude_features, _load_claude, _isolated_claude),
+    "codex": _Front("Codex", _check_codex, _codex_features, _load_codex, _isolated_codex),
 }
 
 _GRAMMAR: Final = Grammar(

@@ -61,7 +61,17 @@ def _claude() -> _Stage:
     return _Stage(ScriptedModel, lambda home, url: {**isolated_claude_home(home, url), **chosen})
 
 
-_STAGES: dict[str, Callable[[], _Stage]] = {"claude": _claude}
+def _codex() -> _Stage:
+    from adapters.codex.environment import EXECUTABLE, find_codex  # noqa: PLC0415  # only the runtime that is shown
+    from adapters.scripted.home import isolated_codex_home  # noqa: PLC0415
+    from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
+
+    found = find_codex(os.environ)
+    chosen = {} if found is None else {EXECUTABLE: str(found.path)}
+    return _Stage(ScriptedModel, lambda home, url: {**isolated_codex_home(home, url), **chosen})
+
+
+_STAGES: dict[str, Callable[[], _Stage]] = {"claude": _claude, "codex": _codex}
 
 
 @dataclass

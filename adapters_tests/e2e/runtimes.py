@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.scripted.home import isolated_claude_home
+from adapters.scripted.home import isolated_claude_home, isolated_codex_home
 from adapters.scripted.model import ScriptedModel
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc
-from adapters_tests.e2e.stored import StoredMessage, claude_messages, claude_queued
+from adapters_tests.e2e.stored import StoredMessage, claude_messages, claude_queued, codex_messages
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -61,4 +61,25 @@ CLAUDE = RuntimeUnderTest(
     shell_asks=True,
 )
 
-RUNTIMES = (CLAUDE,)
+
+def codex_binary() -> str:
+    spec = importlib.util.find_spec("codex_cli_bin")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    return spec.submodule_search_locations[0] + "/bin/codex"
+
+
+CODEX = RuntimeUnderTest(
+    name="codex",
+    model=ScriptedModel,
+    home=isolated_codex_home,
+    stored=codex_messages,
+    queued=lambda _root, _session: True,  # it is never given a prompt that waits: the agent holds it
+    is_runtime=lambda proc: proc.command[:2] == (codex_binary(), "app-server"),
+    user_command=lambda session_id, text: [
+        codex_binary(), "exec", "--skip-git-repo-check", "resume", session_id, text,
+    ],
+    shell_asks=False,
+)  # fmt: skip
+
+RUNTIMES = (CLAUDE, CODEX)

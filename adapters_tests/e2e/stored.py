@@ -53,6 +53,42 @@ def claude_transcripts(root: Path, session_id: str) -> list[Path]:
     return sorted((root / "claude" / "projects").glob(f"*/{session_id}.jsonl"))
 
 
+def codex_messages(root: Path, session_id: str) -> list[StoredMessage]:
+    """The user messages in Codex's rollout of the thread, in file order, every line looked at.
+
+    A message is a completed `UserMessage` item (paginated history) or a `user_message` event (legacy history), under its
+    `client_id`, or under Codex's own id where no host gave one.
+    """
+    messages: list[StoredMessage] = []
+    for entry in codex_entries(root, session_id):
+        payload = entry.get("payload")
+        if entry.get("type") != "event_msg" or not isinstance(payload, dict):
+            continue
+        item = payload.get("item") or {}
+        if payload.get("type") == "item_completed" and item.get("type") == "UserMessage":
+            messages.append(StoredMessage(item.get("client_id") or item["id"], _text(item.get("content")), "item"))
+        elif payload.get("type") == "user_message":
+            messages.append(StoredMessage(payload.get("client_id") or "", payload.get("message", ""), "legacy"))
+    return messages
+
+
+def codex_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
+    """The lines of a thread's rollouts that parse; a torn line is passed over. Empty when there is no rollout."""
+    entries: list[dict[str, Any]] = []
+    for path in codex_rollouts(root, session_id):
+        for line in path.read_bytes().split(b"\n"):
+            try:
+                entries.append(json.loads(line))
+            except ValueError:
+                continue
+    return entries
+
+
+def codex_rollouts(root: Path, session_id: str) -> list[Path]:
+    """The files of the thread under the isolated home, oldest first."""
+    return sorted((root / "codex" / "sessions").rglob(f"rollout-*-{session_id}*.jsonl"))
+
+
 def _messages(entry: dict[str, Any]) -> Iterator[StoredMessage]:
     if entry.get("type") == "attachment" and entry["attachment"].get("type") == "queued_command":
         source = entry["attachment"].get("source_uuid")
