@@ -11,9 +11,9 @@ from typing import Any
 from adapters.claude.frames import AskedOther, AskedPermission, AskWithdrawn, control_error, control_success
 from adapters.claude.permissions import Ask, ask_of, denied
 from adapters.claude.process import ClaudeProcess
-from adapters.claude.shapes import as_text
 from adapters.claude.updates import Translator
 from adapters.core.runtime import Event, Output, PermissionRequested, PermissionWithdrawn
+from adapters.core.shapes import as_text
 
 
 class Asking:

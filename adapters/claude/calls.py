@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.acp.schema import ContentItem, SessionUpdate, TextBlock, ToolCallUpdate
-from adapters.claude.shapes import as_text
 from adapters.claude.tool_results import finished_call, plan_of
-from adapters.claude.tools import one_line, tool_call
+from adapters.claude.tools import tool_call
+from adapters.core.shapes import as_text
+from adapters.core.tool_text import one_line
 
 
 @dataclass(slots=True)

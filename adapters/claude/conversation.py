@@ -12,7 +12,7 @@ from adapters.acp.schema import AgentMessage, CompactionUpdate, SessionUpdate, T
 from adapters.claude import wrappers
 from adapters.claude.calls import ToolCalls
 from adapters.claude.messages import Messages, text_of
-from adapters.claude.shapes import as_list, as_mapping, as_text
+from adapters.core.shapes import as_list, as_mapping, as_text
 
 
 class Conversation:

@@ -1,22 +1,11 @@
-"""File changes of Claude Code's edits as the protocol's diffs (DIFF-1 to DIFF-4). Owns git's patch format; reads no file."""
+"""File changes of Claude Code's edits as the protocol's diffs (DIFF-1 to DIFF-4). Reads no file."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from adapters.acp.schema import AddChange, DiffItem, DiffPatch, ModifyChange
-from adapters.claude.shapes import as_count, as_list, as_mapping, as_text
-
-_ESCAPES = {
-    "\a": "\\a",
-    "\b": "\\b",
-    "\t": "\\t",
-    "\n": "\\n",
-    "\v": "\\v",
-    "\f": "\\f",
-    "\r": "\\r",
-    '"': '\\"',
-    "\\": "\\\\",
-}
+from adapters.core import git_patch
+from adapters.core.shapes import as_count, as_list, as_mapping, as_text
 
 
 def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
@@ -29,7 +18,7 @@ def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
     if result.get("type") == "create" and not isinstance(result.get("originalFile"), str):
         text = result.get("content")
         change = AddChange(path=path)
-        patch = _added(path, text) if isinstance(text, str) else None
+        patch = git_patch.added(path, text) if isinstance(text, str) else None
     elif "structuredPatch" in result or "newString" in result or "new_source" in result:
         change = ModifyChange(path=path)
         patch = _modified(path, result.get("structuredPatch"))
@@ -50,36 +39,6 @@ def first_changed_line(result: Mapping[str, Any]) -> int | None:
     return None
 
 
-def quoted(path: str) -> str:
-    """A path as git writes it: as it is, or in C quotes with octal bytes when anything in it is not plain ASCII."""
-    if all("!" <= char <= "~" and char not in '"\\' for char in path):
-        return path
-    return '"' + "".join(_escaped(char) for char in path) + '"'
-
-
-def _escaped(char: str) -> str:
-    if char in _ESCAPES:
-        return _ESCAPES[char]
-    if " " <= char <= "~":
-        return char
-    return "".join(f"\\{byte:03o}" for byte in char.encode("utf-8", "surrogatepass"))
-
-
-def _added(path: str, content: str) -> str:
-    name = quoted(path)
-    lines = content.split("\n")
-    complete = lines[-1] == ""
-    if complete:
-        lines.pop()
-    head = [f"diff --git {name} {name}", "new file mode 100644"]
-    if lines:
-        head += ["--- /dev/null", f"+++ {name}", f"@@ -0,0 +1,{len(lines)} @@"]
-    body = [f"+{line}" for line in lines]
-    if not complete:
-        body.append("\\ No newline at end of file")
-    return "\n".join([*head, *body]) + "\n"
-
-
 def _modified(path: str, hunks: Any) -> str | None:
     parts: list[str] = []
     for given in as_list(hunks):
@@ -92,10 +51,7 @@ def _modified(path: str, hunks: Any) -> str | None:
         old = f"{max(0, starts[0] - (starts[1] == 0 and starts[0] > 0))},{starts[1]}"
         new = f"{max(0, starts[2] - (starts[3] == 0 and starts[2] > 0))},{starts[3]}"
         parts += [f"@@ -{old} +{new} @@", *lines]
-    if not parts:
-        return None
-    name = quoted(path)
-    return "\n".join([f"diff --git {name} {name}", f"--- {name}", f"+++ {name}", *parts]) + "\n"
+    return git_patch.changed(path, "\n".join(parts)) if parts else None
 
 
 def _adds_up(hunk: Mapping[str, Any], lines: list[str]) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import uuid4
 
-from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.claude.transcript import message_ids_of
+from adapters.core.shapes import as_list, as_mapping, as_text
 
 # --- signals -------------------------------------------------------------------------------------------------------
 

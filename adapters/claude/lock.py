@@ -19,7 +19,7 @@ import anyio
 
 from adapters.acp.errors import InternalError
 from adapters.claude import procfs
-from adapters.claude.shapes import as_count, as_mapping
+from adapters.core.shapes import as_count, as_mapping
 
 _TRY_EVERY: Final = 0.05
 """Seconds between two tries while another holder may be going away."""

@@ -19,7 +19,7 @@ from adapters.acp.schema import (
     SessionUpdate,
     TextBlock,
 )
-from adapters.claude.shapes import as_mapping, as_text
+from adapters.core.shapes import as_mapping, as_text
 
 Space = Literal["agent", "thought"]
 

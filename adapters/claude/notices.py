@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from adapters.acp.schema import Notice
-from adapters.claude.shapes import as_count, as_list, as_mapping, as_text
-from adapters.claude.tools import one_line
+from adapters.core.shapes import as_count, as_list, as_mapping, as_text
+from adapters.core.tool_text import one_line
 
 _Frame = Mapping[str, Any]
 

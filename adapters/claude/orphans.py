@@ -21,8 +21,8 @@ from adapters.acp.errors import InternalError
 from adapters.claude import procfs
 from adapters.claude.environment import MARK
 from adapters.claude.procfs import Process
-from adapters.claude.shapes import as_count, as_mapping
 from adapters.claude.state import private_file
+from adapters.core.shapes import as_count, as_mapping
 from adapters.log import log
 
 _TERM_BOUND: Final = 0.5

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.core.runtime import PermissionOption
+from adapters.core.shapes import as_list, as_mapping, as_text
 
 _DENIED: Final = (
     "The user did not approve this. Do not try it in another way; ask what to do instead, or go on without it."

@@ -21,7 +21,7 @@ from adapters.acp.errors import ParseError
 from adapters.acp.framing import LineDecoder, LineTooLong, decode, encode
 from adapters.claude import orphans, procfs
 from adapters.claude.frames import ControlAnswer, control_answer_of, control_request
-from adapters.claude.shapes import as_mapping
+from adapters.core.shapes import as_mapping
 from adapters.log import log
 
 _READ: Final = 256 * 1024  # bytes

@@ -14,8 +14,8 @@ from adapters.acp.schema import SessionUpdate, UserMessage
 from adapters.claude import wrappers
 from adapters.claude.conversation import Conversation, compacted, printed
 from adapters.claude.prompts import from_content, split_merged
-from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.claude.transcript import holds_tool_result, is_side_entry, is_task_notification, parse_line
+from adapters.core.shapes import as_list, as_mapping, as_text
 
 _BLOCK = 1024 * 1024
 

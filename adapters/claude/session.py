@@ -50,11 +50,11 @@ from adapters.claude.launch import Launcher, start_error
 from adapters.claude.lock import SessionLock
 from adapters.claude.process import ClaudeProcess, ControlError
 from adapters.claude.prompts import to_content
-from adapters.claude.shapes import as_list, as_mapping, as_text
 from adapters.claude.store import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
 from adapters.claude.updates import Translator
 from adapters.core import runtime as port
+from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.log import log
 
 INTERRUPT_BOUND: Final = 5.0

@@ -21,10 +21,10 @@ from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import ResourceLinkBlock, TextBlock
 from adapters.claude import wrappers
 from adapters.claude.prompts import from_content
-from adapters.claude.shapes import as_list, as_mapping, as_text
-from adapters.claude.tools import one_line
 from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line, valid_session_id
 from adapters.core.runtime import SessionPage, StoredSession
+from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import one_line
 
 PAGE = 50
 """Sessions per page (LIST-3)."""

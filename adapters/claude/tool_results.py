@@ -20,9 +20,9 @@ from adapters.acp.schema import (
 )
 from adapters.claude.diffs import diff_of, first_changed_line, path_of
 from adapters.claude.prompts import from_content
-from adapters.claude.shapes import as_list, as_mapping, as_text
-from adapters.claude.tools import absolute, fenced
 from adapters.claude.wrappers import without_notes
+from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import absolute, fenced
 
 PLAN_ID = "todos"
 """The one plan of a session (PLAN-2): Claude Code keeps one list of to-dos."""

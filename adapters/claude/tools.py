@@ -5,7 +5,6 @@ shape: what is missing or mistyped is left out of the title.
 """
 
 import json
-import os
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
@@ -21,9 +20,9 @@ from adapters.acp.schema import (
     ToolCallLocation,
     ToolCallUpdate,
 )
-from adapters.claude.shapes import as_list, as_mapping, as_text
+from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import absolute, fenced, one_line, relative
 
-_LONGEST_TITLE = 200
 _MCP = re.compile(r"mcp__(?P<server>.+?)__(?P<tool>.+)", re.DOTALL)
 
 _formatter = string.Formatter()
@@ -187,35 +186,3 @@ def _as_title(value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
     return json.dumps(value) if isinstance(value, int) and not isinstance(value, bool) else ""
-
-
-# --- shared by everything that shows tools ---------------------------------------------------------------------------
-
-
-def absolute(path: Any, cwd: str) -> str:
-    """The absolute path of a tool's path input; empty when it is none (TOOL-7, DIFF-1)."""
-    text = as_text(path)
-    if not text:
-        return ""
-    joined = os.path.join(cwd, text)  # noqa: PTH118 - paths of a model: any text, never opened
-    return os.path.normpath(joined) if os.path.isabs(joined) else ""  # noqa: PTH117
-
-
-def relative(path: str, cwd: str) -> str:
-    """The path as a reader in the session's folder would name it."""
-    inside = cwd.rstrip(os.sep) + os.sep
-    return path.removeprefix(inside) or path
-
-
-def one_line(text: str) -> str:
-    """Text for a title: one line, shortened in characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_TITLE else line[: _LONGEST_TITLE - 1] + "…"
-
-
-def fenced(text: str, language: str = "") -> str:
-    """Text as a Markdown code block, whatever backticks are in it."""
-    fence = "```"
-    if fence in text:
-        fence = "`" * (max(len(run) for run in re.findall(r"`{3,}", text)) + 1)
-    return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from adapters.claude.shapes import as_list, as_mapping
+from adapters.core.shapes import as_list, as_mapping
 
 _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 """What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""

@@ -21,9 +21,10 @@ from adapters.claude.conversation import Conversation, compacted, printed
 from adapters.claude.messages import block_index, stream_id
 from adapters.claude.notices import notice_of
 from adapters.claude.replay import replay
-from adapters.claude.shapes import as_list, as_mapping, as_text
-from adapters.claude.tools import one_line, tool_call
+from adapters.claude.tools import tool_call
 from adapters.claude.usage import Usage
+from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import one_line
 
 __all__ = ["Translator", "replay"]
 

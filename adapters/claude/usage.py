@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters.acp.schema import Cost, UsageUpdate
-from adapters.claude.shapes import as_count, as_mapping, as_text
+from adapters.core.shapes import as_count, as_mapping, as_text
 
 _IN_CONTEXT = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 """Of one model call: everything that is in the context after it. A turn's result only has the sum of its calls."""

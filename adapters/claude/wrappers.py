@@ -7,11 +7,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.claude.shapes import as_list, as_mapping, as_text
+from adapters.core.shapes import as_list, as_mapping, as_text
 
 _OUTPUT_TAG = re.compile(r"</?(?:local-command|bash)-std(?:out|err)>")
 _OUTPUT_ENDS = tuple(f"</{name}-std{stream}>" for name in ("local-command", "bash") for stream in ("out", "err"))
 _BASH_INPUT = re.compile(r"\s*<bash-input>(.*)</bash-input>\s*", re.DOTALL)
+_COMMAND = re.compile(
+    r"(?:<command-name>(?P<name>[^<\n]+)</command-name>\s*<command-message>[^<]*</command-message>"
+    r"|<command-message>[^<]*</command-message>\s*<command-name>(?P<name2>[^<\n]+)</command-name>)"
+    r"(?:\s*<command-args>(?P<args>.*)</command-args>)?\s*",
+    re.DOTALL,
+)
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
 
 _FOR_THE_MODEL = ("system-reminder", "tools-used-before-summary")
@@ -65,6 +71,20 @@ def command_output(content: Any) -> str | None:
 def is_host_echo(output: str) -> bool:
     """Whether an output (not of a command that a user typed) only repeats what the host has set."""
     return output.startswith(_HOST_ECHOES)
+
+
+def typed_command(text: str) -> str | None:
+    """What a user typed to get this stored slash command ("/name arguments"), None for every other text.
+
+    Claude Code stores a command as tags, under the command's own name when an alias was typed.
+    """
+    if not text.startswith("<command-"):
+        return None
+    found = _COMMAND.fullmatch(text)
+    if found is None:
+        return None
+    name = found["name"] or found["name2"]
+    return f"/{name.strip().removeprefix('/')} {(found['args'] or '').strip()}".rstrip()
 
 
 def bash_input(content: Any) -> str | None:

@@ -8,14 +8,15 @@ user typed is ever taken for markup, or changed. Works on plain JSON objects; kn
     <resource uri="file:///home/u/a.py" mimeType="text/x-python">
     print("hello")
     </resource>
-    <image uri="file:///home/u/a.png"/>                                           and then an image block
+    <resource uri="file:///home/u/a.pdf" mimeType="application/pdf" follows/>     and then a file, where a runtime takes it
+    <image uri="file:///home/u/a.png"/>                                           and then an image
 
 Attribute values are JSON, so every field of a block fits.
 """
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -72,20 +73,29 @@ def read(text: str) -> Markup | None:
         return None
 
 
-def escape(text: str) -> str:
-    """A user's text as it is written: itself, except that text which would be read as markup gets a backslash."""
-    return _ESCAPE + text if _looks_written(text) else text
+def is_written(text: str) -> bool:
+    """Whether a text is markup."""
+    return read(text) is not None
 
 
-def unescape(text: str) -> str:
+def escape(text: str, is_written: Callable[[str], bool] = is_written) -> str:
+    """A user's text as it is written: itself, except that text which would be read as markup gets a backslash.
+
+    `is_written` says which texts (that begin with `<`) a reader would not take for a user's own.
+    """
+    return _ESCAPE + text if _looks_written(text, is_written) else text
+
+
+def unescape(text: str, is_written: Callable[[str], bool] = is_written) -> str:
     """The user's text of written text: the inverse of `escape`."""
-    return text[1:] if text.startswith(_ESCAPE) and _looks_written(text) else text
+    return text[1:] if text.startswith(_ESCAPE) and _looks_written(text, is_written) else text
 
 
-def _looks_written(text: str) -> bool:
+def _looks_written(text: str, is_written: Callable[[str], bool]) -> bool:
     bare = text.lstrip(_ESCAPE)
-    return bare.startswith("<") and read(bare) is not None
+    return bare.startswith("<") and is_written(bare)
 
 
 def _json(value: Any) -> str:
+    # Lone surrogates stay as they are here; whoever writes the frame escapes them.
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from adapters.acp.schema import dump
 from adapters.claude.calls import ToolCalls
-from adapters.claude.diffs import diff_of, first_changed_line, quoted
+from adapters.claude.diffs import diff_of, first_changed_line
 from adapters.claude.tool_results import finished_call, plan_of
-from adapters.claude.tools import absolute, describe, fenced, tool_call
+from adapters.claude.tools import describe, tool_call
+from adapters.core.tool_text import absolute
 from adapters_tests import schema
 
 CWD = "/project"
@@ -103,30 +104,7 @@ def test_edit_that_waits_shows_its_change() -> None:
     assert only["type"] == "content"
 
 
-def test_absolute_takes_only_paths() -> None:
-    assert absolute("x", "/a") == "/a/x"
-    assert absolute("x", "relative") == ""
-    assert absolute(None, "/a") == absolute(5, "/a") == ""
-
-
-@given(st.text())
-def test_fence_holds_any_text(text: str) -> None:
-    """A code block is longer than any run of backticks in it."""
-    block = fenced(text)
-    fence = block.split("\n", 1)[0]
-    assert block.startswith(fence + "\n")
-    assert block.endswith("\n" + fence)
-    assert fence not in text
-
-
 # --- diffs -----------------------------------------------------------------------------------------------------------
-
-
-def test_paths_are_quoted_as_git_does() -> None:
-    """DIFF-3."""
-    assert quoted("/a/b-c.py") == "/a/b-c.py"
-    assert quoted('/a b/é\t"\\') == '"/a b/\\303\\251\\t\\"\\\\"'
-    assert quoted("/\udcb2") == '"/\\355\\262\\262"'
 
 
 def hunk(old: str, new: str) -> dict[str, Any]:

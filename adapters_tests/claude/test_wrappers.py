@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.claude import markup, wrappers
-from adapters.claude.tools import fenced
+from adapters.claude import prompts, wrappers
+from adapters.core.tool_text import fenced
 
 TAG = "<local-command-stdout>"
 END = "</local-command-stdout>"
@@ -93,7 +93,7 @@ def test_no_text_makes_it_slow(text: str) -> None:
     wrappers.is_hidden(text)
     wrappers.bash_input(text)
     wrappers.summary_text(text)
-    markup.unescape(markup.escape(text))
-    markup.read_command(text)
+    prompts.unescape(prompts.escape(text))
+    wrappers.typed_command(text)
     fenced(text)
     assert time.process_time() - began < 5

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
@@ -20,6 +22,15 @@ def test_a_block_holds_any_backticks(text: str, fence: str) -> None:
     assert fenced(text, "x") == f"{fence}x\n{text.removesuffix(chr(10))}\n{fence}"
 
 
+@given(st.text(st.sampled_from("`a\n ")) | st.text())
+def test_a_fence_is_longer_than_any_in_the_text(text: str) -> None:
+    block = fenced(text)
+    fence = block.split("\n", 1)[0]
+    assert block.startswith(fence + "\n")
+    assert block.endswith("\n" + fence)
+    assert fence not in text
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [("/a/../b", "/b"), ("c", "/w/c"), ("../c", "/c"), ("", ""), (None, ""), (7, "")],
@@ -27,6 +38,11 @@ def test_a_block_holds_any_backticks(text: str, fence: str) -> None:
 def test_absolute(path: object, expected: str) -> None:
     """TOOL-7, DIFF-1: absolute, or none."""
     assert absolute(path, "/w") == expected
+
+
+def test_nothing_is_absolute_below_a_folder_that_is_not() -> None:
+    assert absolute("x", "relative") == ""
+    assert absolute("/\udcb2", "/w") == "/\udcb2"
 
 
 def test_relative() -> None:
