@@ -1,200 +1,25 @@
-"""Judges wire messages by the published v2 schema, for any test that sees messages go by.
+"""The schema judge of `adapters.check.wire` under the name that the tests use."""
 
-`validate_agent_message` and `validate_client_message` take one message; `Wire` also remembers which method a response answers.
-Beyond the schema: the idempotency key overlay (KEY-6), fields that the spec types do not have (EXT-1), and the `data` of errors
-that must have one. Messages may use the stable schema only, unless a test says otherwise. A response judged without the method of
-its request is judged as an envelope.
-"""
+from adapters.check.wire import (
+    DRAFT,
+    Wire,
+    WireError,
+    methods,
+    schema,
+    validate,
+    validate_agent_message,
+    validate_client_message,
+    validator,
+)
 
-from __future__ import annotations
-
-import json
-from collections.abc import Mapping
-from copy import deepcopy
-from functools import cache
-from pathlib import Path
-from typing import Any
-
-import jsonschema
-
-FOLDER = Path(__file__).parent.parent / "fixtures" / "schema"
-DRAFT = jsonschema.Draft202012Validator
-KEY_OVERLAY = {"anyOf": [{"$ref": "#/$defs/IdempotencyKey"}, {"type": "null"}]}
-ERROR_DATA = {-32002: "SessionNotFoundErrorData", -32022: "UnsupportedProtocolVersionErrorData"}
-
-
-class WireError(AssertionError):
-    """A message that the schema does not allow."""
-
-
-@cache
-def schema(*, unstable: bool = False, key: bool = True) -> dict[str, Any]:
-    """The schema file, with the overlay of the key unless `key` is false."""
-    loaded = json.loads((FOLDER / ("schema.unstable.json" if unstable else "schema.json")).read_text("utf-8"))
-    if key:
-        loaded["$defs"]["IdempotencyKey"] = {"type": "string", "minLength": 1, "maxLength": 255}
-        loaded["$defs"]["PromptRequest"]["properties"]["idempotencyKey"] = KEY_OVERLAY
-    return loaded
-
-
-@cache
-def methods(*, unstable: bool = False) -> Mapping[tuple[str, str], str]:
-    """(method, "Request" | "Response" | "Notification") -> name of the definition."""
-    found: dict[tuple[str, str], str] = {}
-    for name, definition in schema(unstable=unstable)["$defs"].items():
-        if method := definition.get("x-method"):
-            kind = next(kind for kind in ("Request", "Response", "Notification") if name.endswith(kind))
-            found[method, kind] = name
-    return found
-
-
-@cache
-def validator(name: str, *, unstable: bool = False, key: bool = True, closed: bool = True) -> DRAFT:
-    """The validator of one definition. `closed`: fields that the definition lacks are errors, at every level (EXT-1)."""
-    definitions = _closed(unstable=unstable, key=key) if closed else schema(unstable=unstable, key=key)["$defs"]
-    wrapper: dict[str, Any] = {"$ref": f"#/$defs/{name}", "$defs": definitions}
-    return DRAFT(wrapper | ({"unevaluatedProperties": False} if closed else {}))
-
-
-@cache
-def _closed(*, unstable: bool, key: bool) -> dict[str, Any]:
-    definitions = deepcopy(schema(unstable=unstable, key=key)["$defs"])
-    for definition in definitions.values():
-        _close_members(definition)
-    # The variant is chosen by its tag: validating one of twenty is fast, and its errors name the field.
-    definitions["SessionUpdate"] = _by_tag(definitions["SessionUpdate"], "sessionUpdate")
-    definitions["ContentBlock"] = _by_tag(definitions["ContentBlock"], "type")
-    definitions["ToolCallContent"] = _by_tag(definitions["ToolCallContent"], "type")
-    return definitions
-
-
-def _close_members(node: dict[str, Any]) -> None:
-    for name, member in node.get("properties", {}).items():
-        if name not in ("data", "_meta", "rawInput", "rawOutput"):
-            _close(member)
-    if isinstance(node.get("items"), dict):
-        _close(node["items"])
-    for combined in ("anyOf", "allOf", "oneOf"):
-        for branch in node.get(combined, ()):
-            _close_members(branch)
-
-
-def _close(node: dict[str, Any]) -> None:
-    if node.keys() & {"$ref", "anyOf", "allOf", "oneOf"}:
-        node["unevaluatedProperties"] = False
-    _close_members(node)
-
-
-def _by_tag(union: dict[str, Any], tag: str) -> dict[str, Any]:
-    known = {
-        branch["properties"][tag]["const"]: branch for branch in union["anyOf"] if "const" in branch["properties"][tag]
-    }
-    other = next(branch for branch in union["anyOf"] if "const" not in branch["properties"][tag])
-    chain: dict[str, Any] = other
-    for value, branch in known.items():
-        chain = {"if": {"properties": {tag: {"const": value}}, "required": [tag]}, "then": branch, "else": chain}
-    return {"type": "object", "required": [tag], "properties": {tag: {"type": "string"}}, "allOf": [chain]}
-
-
-class Wire:
-    """Both directions of one connection: validates each message, results by the method of their request.
-
-    `closed` false allows fields that the spec types do not have, as readers must (EXT-1). Raises `WireError`.
-    """
-
-    def __init__(self, *, unstable: bool = False, closed: bool = True) -> None:
-        self._options = {"unstable": unstable, "closed": closed}
-        self._asked: dict[tuple[str, type, Any], str] = {}
-
-    def sent_by_agent(self, message: Any) -> None:
-        """Take a message of the agent."""
-        self._sent("agent", message)
-
-    def sent_by_client(self, message: Any) -> None:
-        """Take a message of the client."""
-        self._sent("client", message)
-
-    def _sent(self, sender: str, message: Any) -> None:
-        method, request_id = (message.get("method"), message.get("id")) if isinstance(message, dict) else (None, None)
-        peer = "client" if sender == "agent" else "agent"
-        asked = None if method is not None else self._asked.pop((peer, type(request_id), request_id), None)
-        validate(message, sender, asked, **self._options)
-        if method is not None and "id" in message:
-            self._asked[sender, type(request_id), request_id] = method
-
-
-def validate_agent_message(message: Any, method: str | None = None, *, unstable: bool = False) -> None:
-    """Raise `WireError` unless an agent may send this. `method`: of the request that a response answers."""
-    validate(message, "agent", method, unstable=unstable)
-
-
-def validate_client_message(message: Any, method: str | None = None, *, unstable: bool = False) -> None:
-    """Raise `WireError` unless a client may send this. `method`: of the request that a response answers."""
-    validate(message, "client", method, unstable=unstable)
-
-
-def validate(
-    message: Any,
-    sender: str,
-    asked: str | None = None,
-    *,
-    unstable: bool = False,
-    key: bool = True,
-    closed: bool = True,
-) -> None:
-    """Raise `WireError` unless `sender` may send this message; `asked` is the method that a response answers."""
-    _require(isinstance(message, dict), "a message is an object")
-    _require(message.get("jsonrpc") == "2.0", "jsonrpc is 2.0")
-    options = {"unstable": unstable, "key": key, "closed": closed}
-    if "method" in message:
-        _require(message.keys() <= {"jsonrpc", "id", "method", "params"}, "no other members in a call")
-        if "id" in message:
-            _check("RequestId", message["id"], **options)
-        _validate_call(message, sender, options)
-    else:
-        _require(message.keys() <= {"jsonrpc", "id", "result", "error"}, "no other members in a response")
-        _require("id" in message, "a response has an id")
-        _require(("result" in message) != ("error" in message), "a response has either result or error")
-        _validate_response(message, asked, options)
-
-
-def _validate_call(message: dict[str, Any], sender: str, options: dict[str, bool]) -> None:
-    kind = "Request" if "id" in message else "Notification"
-    method = message["method"]
-    name = methods(unstable=options["unstable"]).get((method, kind))
-    if name is None:
-        _require(method.startswith("_"), f"{method} is no {kind.lower()} of this schema")
-        return
-    receiver = schema(unstable=options["unstable"])["$defs"][name]["x-side"]
-    _require(
-        receiver in ("protocol", {"agent": "client", "client": "agent"}[sender]), f"{sender} does not send {method}"
-    )
-    _check(name, {} if message.get("params") is None else message["params"], **options)
-
-
-def _validate_response(message: dict[str, Any], asked: str | None, options: dict[str, bool]) -> None:
-    if "error" in message:
-        if message["id"] is not None:
-            _check("RequestId", message["id"], **options)
-        error = message["error"]
-        _check("Error", error, **options)
-        if definition := ERROR_DATA.get(error["code"]):
-            _check(definition, error.get("data"), **(options | {"closed": False}))
-    else:
-        _check("RequestId", message["id"], **options)
-        _require(isinstance(message["result"], dict), "a result is an object")
-        name = methods(unstable=options["unstable"]).get((asked or "", "Response"))
-        if name is not None:
-            _check(name, message["result"], **options)
-
-
-def _check(name: str, value: Any, *, unstable: bool, key: bool, closed: bool) -> None:
-    error = next(validator(name, unstable=unstable, key=key, closed=closed).iter_errors(value), None)
-    if error is not None:
-        best = jsonschema.exceptions.best_match([error]) or error
-        raise WireError(f"{name}: {best.json_path}: {best.message[:300]}")
-
-
-def _require(holds: bool, what: str) -> None:
-    if not holds:
-        raise WireError(what)
+__all__ = [
+    "DRAFT",
+    "Wire",
+    "WireError",
+    "methods",
+    "schema",
+    "validate",
+    "validate_agent_message",
+    "validate_client_message",
+    "validator",
+]

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "codex": {"codex", "core", "acp", "log"},
     "client": {"client", "acp", "log"},
     "scripted": {"scripted", "log"},
+    "check": {"check", "client", "scripted", "acp", "log"},
 }
 """Layer -> layers it may import. What is not named here is the frame (command line, doctor, demo): nobody imports it."""
 
