@@ -180,17 +180,30 @@ def _run(asked: Invocation) -> int:
             print(_GRAMMAR.help(asked.topic), end="", flush=True)
             return 0
         case "demo":
-            return _demo(_runtimes(asked))
+            return _demo(_installed() if asked.runtime is None else [asked.runtime])
         case "doctor":
             from adapters.doctor import run_doctor
 
-            return run_doctor(_runtimes(asked), sys.stdout, as_json="json" in asked.options)
+            runtimes, named = (tuple(_FRONTS), False) if asked.runtime is None else ([asked.runtime], True)
+            return run_doctor(runtimes, sys.stdout, as_json="json" in asked.options, named=named)
         case name:
             return _serve(_FRONTS[name], name, asked.options)
 
 
-def _runtimes(asked: Invocation) -> Sequence[str]:
-    return tuple(_FRONTS) if asked.runtime is None else (asked.runtime,)
+def _installed() -> Sequence[str]:
+    """The runtimes that can be started here. Raises `CannotStartError` for the first one when there is none."""
+    problems: list[CannotStartError] = []
+    found: list[str] = []
+    for name, front in _FRONTS.items():
+        try:
+            front.check()
+        except CannotStartError as problem:
+            problems.append(problem)
+        else:
+            found.append(name)
+    if not found:
+        raise problems[0]
+    return found
 
 
 def _demo(runtimes: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """`acp-adapters doctor`: what would be started here, and what is missing. Owns the checks and both forms of the report.
 
-Starts no session and opens no connection. Reads no credentials: of a login only the presence of what usually goes with one is
-reported, by the name the user knows, never a value. Leaves nothing behind but the empty folder of the locks.
+Starts no session and opens no connection. Reads no credentials: of a login only its presence is reported, by a name that the user
+knows or as Codex's own `login status` tells it, never a value. Leaves nothing behind but the empty folder of the locks.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
 from adapters import __version__
 from adapters.acp.errors import AcpError
-from adapters.claude.environment import config_dir, find_claude, missing_text
+from adapters.claude import environment as claude
 from adapters.claude.state import state_folder
+from adapters.codex import environment as codex
 
 OK: Final = "ok"
 UNSURE: Final = "unsure"
@@ -32,8 +33,10 @@ UNSURE: Final = "unsure"
 FAILED: Final = "failed"
 """The agent would not work."""
 
-_VERSION_SECONDS: Final = 10.0
-"""Claude Code prints its version in 0.02 s; a wrapper script that asks the network may take seconds, a hanging one is ended."""
+_PROGRAM_SECONDS: Final = 10.0
+"""Both runtimes print their version in 0.02 s; a wrapper script that asks the network may take seconds."""
+
+_SHOWS_LATER: Final = " (whether it is valid shows at the first prompt)"
 
 _LOGIN_VARIABLES: Final = (
     "ANTHROPIC_API_KEY",
@@ -43,6 +46,9 @@ _LOGIN_VARIABLES: Final = (
     "CLAUDE_CODE_USE_VERTEX",
     "CLAUDE_CODE_USE_FOUNDRY",
 )
+
+
+_NOT_INSTALLED: Final = "not installed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +61,14 @@ class Check:
     remedy: str | None = None
 
 
-def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False) -> int:
-    """Check `runtimes` and print the report; 1 if something would not work, else 0."""
+def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False, named: bool = True) -> int:
+    """Check `runtimes` and print the report; 1 if something would not work, else 0.
+
+    `named` tells that the user asked for these runtimes; otherwise one that is not installed is no failure beside one that is.
+    """
     reports = {name: _CHECKS[name](os.environ) for name in runtimes}
+    if not named and not all(map(_is_missing, reports.values())):
+        reports = {name: _as_optional(checks) for name, checks in reports.items()}
     healthy = all(check.status != FAILED for checks in reports.values() for check in checks)
     if as_json:
         value = {
@@ -79,26 +90,52 @@ def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False) -
     return 0 if healthy else 1
 
 
+def _is_missing(checks: Sequence[Check]) -> bool:
+    return checks[0].name == _NOT_INSTALLED
+
+
+def _as_optional(checks: list[Check]) -> list[Check]:
+    """Of a runtime that nobody asked for and that is not installed, that alone."""
+    return [replace(checks[0], status=UNSURE)] if _is_missing(checks) else checks
+
+
 def check_claude(environ: Mapping[str, str]) -> list[Check]:
     """Everything that `acp-adapters claude` needs, in the order in which it needs it."""
-    return [*_program(environ), _store(environ), _locks(environ), _login(environ)]
+    found = claude.find_claude(environ)
+    program = _program(found, claude.missing_text(environ), claude.EXECUTABLE, environ)
+    store = _store(claude.config_dir(environ) / "projects", "CLAUDE_CONFIG_DIR")
+    return [*program, store, _locks(environ), _claude_login(found, environ)]
 
 
-_CHECKS: Final = {"claude": check_claude}
+def check_codex(environ: Mapping[str, str]) -> list[Check]:
+    """Everything that `acp-adapters codex` needs, in the order in which it needs it."""
+    found = codex.find_codex(environ)
+    program = _program(found, codex.missing_text(environ), codex.EXECUTABLE, environ)
+    home = codex.codex_home(environ)
+    usable = found is not None and program[-1].status == OK
+    configuration, login = _codex_configuration(str(found.path) if found and usable else None, home, environ)
+    return [*program, configuration, _store(home / "sessions", "CODEX_HOME"), login]
+
+
+_CHECKS: Final = {"claude": check_claude, "codex": check_codex}
 
 
 # --- the checks --------------------------------------------------------------------------------------------------------
 
 
-def _program(environ: Mapping[str, str]) -> list[Check]:
-    found = find_claude(environ)
+def _program(
+    found: claude.Found | codex.Found | None, missing: str, variable: str, environ: Mapping[str, str]
+) -> list[Check]:
     if found is None:
-        return [Check("program", FAILED, missing_text(environ))]
+        return [Check("program" if environ.get(variable) else _NOT_INSTALLED, FAILED, missing)]
     program = Check("program", OK, f"{found.path} (from {found.source}{_package_version(found.source)})")
     version, problem = _version(found.path, environ)
     if problem is None:
         return [program, Check("version", OK, version)]
-    return [program, Check("version", FAILED, problem, _other_program(found.source))]
+    remedy = f"reinstall it, or set {variable} to one that starts"
+    if found.source == variable:
+        remedy = f"unset {variable}, or point it to one that starts"
+    return [program, Check("version", FAILED, problem, remedy)]
 
 
 def _package_version(source: str) -> str:
@@ -109,39 +146,44 @@ def _package_version(source: str) -> str:
 
 
 def _version(program: Path, environ: Mapping[str, str]) -> tuple[str, str | None]:
-    """What `--version` prints, and what went wrong. Bounded: a process that hangs is killed with its children."""
+    """What `--version` prints, and what went wrong."""
     try:
-        process = subprocess.Popen(
-            [program, "--version"],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=dict(environ),
-            start_new_session=True,
-        )
+        status, output, errors = _run([str(program), "--version"], environ)
     except OSError as error:
         return "", f"it cannot be started: {error.strerror}"
-    with process:
-        try:
-            output, errors = process.communicate(timeout=_VERSION_SECONDS)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            return "", f"no answer to --version within {_VERSION_SECONDS:g} seconds"
-    if process.returncode != 0 or not _first_line(output):
-        return "", f"--version ended with status {process.returncode}: {_first_line(errors) or 'no output'}"
+    except subprocess.TimeoutExpired:
+        return "", f"no answer to --version within {_PROGRAM_SECONDS:g} seconds"
+    if status != 0 or not _first_line(output):
+        return "", f"--version ended with status {status}: {_first_line(errors) or 'no output'}"
     return _first_line(output), None
 
 
-def _other_program(source: str) -> str:
-    if source == "CLAUDE_CODE_EXECUTABLE":
-        return "unset CLAUDE_CODE_EXECUTABLE, or point it to a Claude Code that starts"
-    return "reinstall it, or set CLAUDE_CODE_EXECUTABLE to a Claude Code that starts"
+def _run(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes, bytes]:
+    """Status and output of a short command. Bounded: one that hangs is killed with its children.
+
+    Raises `OSError` when it cannot be started, `subprocess.TimeoutExpired` when it hung.
+    """
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=dict(environ),
+        start_new_session=True,
+    )
+    with process:
+        try:
+            output, errors = process.communicate(timeout=_PROGRAM_SECONDS)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, output, errors
 
 
-def _store(environ: Mapping[str, str]) -> Check:
-    remedy = "make it writable, or set CLAUDE_CONFIG_DIR: prompts that are not stored are not recognized when they are sent again"
-    return _folder("session store", config_dir(environ) / "projects", remedy)
+def _store(folder: Path, variable: str) -> Check:
+    reason = "prompts that are not stored are not recognized when they are sent again"
+    return _folder("session store", folder, f"make it writable, or set {variable}: {reason}")
 
 
 def _locks(environ: Mapping[str, str]) -> Check:
@@ -170,18 +212,43 @@ def _folder(name: str, folder: Path, remedy: str) -> Check:
     return Check(name, OK, detail)
 
 
-def _login(environ: Mapping[str, str]) -> Check:
+def _claude_login(found: claude.Found | None, environ: Mapping[str, str]) -> Check:
     signs = [f"{name} is set" for name in _LOGIN_VARIABLES if environ.get(name)]
-    credentials = config_dir(environ) / ".credentials.json"
+    credentials = claude.config_dir(environ) / ".credentials.json"
     if os.path.exists(credentials):  # noqa: PTH110 - False, not an error, where the folder may not be searched
         signs.append(f"{credentials} exists")
     if signs:
-        return Check("login", OK, "; ".join(signs) + " (whether it is valid shows at the first prompt)")
-    found = find_claude(environ)
+        return Check("login", OK, "; ".join(signs) + _SHOWS_LATER)
     program = "claude" if found is None else shlex.quote(str(found.path))
     detail = "no sign of one (a system keychain and key helpers cannot be seen from here)"
     remedy = f"to log in: {program} auth login  or set ANTHROPIC_API_KEY; to ask: {program} auth status"
     return Check("login", UNSURE, detail, remedy)
+
+
+def _codex_configuration(program: str | None, home: Path, environ: Mapping[str, str]) -> tuple[Check, Check]:
+    """Whether Codex can load its configuration, and whether it finds a login. Its own words may hold secrets: not shown."""
+    name, file = "configuration", home / "config.toml"
+    command = "codex" if program is None else shlex.quote(program)
+    unsure = Check("login", UNSURE, "not known", f"to log in: {command} login; to ask: {command} login status")
+    if not home.is_dir():
+        if environ.get("CODEX_HOME"):
+            remedy = "make that folder, or set CODEX_HOME to another one"
+            return Check(name, FAILED, f"CODEX_HOME names no folder: {home}", remedy), unsure
+        return Check(name, OK, f"{file} (none: Codex's own defaults)"), replace(unsure, detail="no sign of one")
+    if program is None:
+        return Check(name, UNSURE, str(file)), unsure
+    try:
+        status, _, errors = _run([program, "login", "status"], environ)
+    except (OSError, subprocess.TimeoutExpired):
+        return Check(name, UNSURE, f"{file} (no answer to login status)"), unsure
+    if b"Error loading configuration" in errors:
+        remedy = f"to see what is wrong in it: {command} login status"
+        return Check(name, FAILED, f"{file} cannot be loaded", remedy), unsure
+    loaded = Check(name, OK, str(file) if file.exists() else f"{file} (none: Codex's own defaults)")
+    if status == 0:
+        return loaded, Check("login", OK, "Codex has one" + _SHOWS_LATER)
+    detail = "Codex has none of its own (a model provider of your own in config.toml needs none)"
+    return loaded, Check("login", UNSURE, detail, unsure.remedy)
 
 
 # --- the report ----------------------------------------------------------------------------------------------------------

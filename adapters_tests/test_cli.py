@@ -21,15 +21,19 @@ COMMAND = [sys.executable, "-m", "adapters"]
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """Nothing of the user's; a Claude Code that is found but says nothing."""
+    """Nothing of the user's; a runtime of each kind that is found but says nothing."""
     stub = tmp_path / "claude"
     stub.write_text("#!/bin/sh\nexit 1\n")
     stub.chmod(0o755)
+    silent = tmp_path / "codex"
+    silent.write_text("#!/bin/sh\nexec cat >/dev/null\n")  # it is started before a session is asked for
+    silent.chmod(0o755)
     return {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),
         "PYTHONPATH": str(ROOT),
         "CLAUDE_CODE_EXECUTABLE": str(stub),
+        "CODEX_PATH": str(silent),
     }
 
 
@@ -46,7 +50,9 @@ def test_version_goes_to_stdout(environ: dict[str, str]) -> None:
     assert ran(environ, "--version") == (0, f"acp-adapters {adapters.__version__}\n", "")
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["claude", "--help"], ["demo", "-h"], ["doctor", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["claude", "--help"], ["codex", "--help"], ["demo", "-h"], ["doctor", "--help"]]
+)
 def test_help_goes_to_stdout(environ: dict[str, str], arguments: list[str]) -> None:
     status, out, err = ran(environ, *arguments)
     assert (status, err) == (0, "")
@@ -72,18 +78,33 @@ def test_arguments_without_sense_are_one_line_and_status_2(environ: dict[str, st
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("command", [["claude"], ["demo"], ["demo", "claude"]])
+@pytest.mark.parametrize(
+    ("command", "extra"),
+    [
+        (["claude"], "claude"),
+        (["codex"], "codex"),
+        (["demo"], "claude"),
+        (["demo", "claude"], "claude"),
+        (["demo", "codex"], "codex"),
+    ],
+)
 def test_a_missing_runtime_names_the_install_command(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    command: list[str],
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "claude_agent_sdk", None)  # as if it were not installed
-    monkeypatch.delenv("CLAUDE_CODE_EXECUTABLE", raising=False)
+    for package in ("claude_agent_sdk", "codex_cli_bin"):
+        monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    for variable in ("CLAUDE_CODE_EXECUTABLE", "CODEX_PATH"):
+        monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert cli.main(command) == 1
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
-    assert "pip install 'acp-adapters[claude]'" in printed.err
+    assert f"pip install 'acp-adapters[{extra}]'" in printed.err
 
 
 def test_a_chosen_runtime_that_is_not_there_is_named(environ: dict[str, str]) -> None:
@@ -173,26 +194,32 @@ async def initialized(agent: AgentProcess) -> dict[str, object]:
     raise AssertionError(f"no answer: {agent.stderr}")
 
 
-def test_an_empty_stdin_is_a_clean_end(environ: dict[str, str]) -> None:
+RUNTIMES = pytest.mark.parametrize(("runtime", "title"), [("claude", "Claude Code"), ("codex", "Codex")])
+
+
+@RUNTIMES
+def test_an_empty_stdin_is_a_clean_end(environ: dict[str, str], runtime: str, title: str) -> None:
     """STDIO-11: what agent registries try first."""
-    assert ran(environ, "claude") == (0, "", "")
+    assert ran(environ, runtime) == (0, "", ""), title
 
 
 @pytest.mark.anyio
-async def test_it_introduces_itself(environ: dict[str, str]) -> None:
-    async with start_agent([*COMMAND, "claude"], env=environ) as agent:
+@RUNTIMES
+async def test_it_introduces_itself(environ: dict[str, str], runtime: str, title: str) -> None:
+    async with start_agent([*COMMAND, runtime], env=environ) as agent:
         result = (await initialized(agent))["result"]
         assert isinstance(result, dict)
         assert result["protocolVersion"] == 2
-        assert result["info"] == {"name": "acp-adapters", "title": "Claude Code", "version": adapters.__version__}
+        assert result["info"] == {"name": "acp-adapters", "title": title, "version": adapters.__version__}
         assert "session" in result["capabilities"]
 
 
 @pytest.mark.anyio
+@pytest.mark.parametrize("runtime", ["claude", "codex"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, None])
-async def test_it_ends_in_silence(environ: dict[str, str], number: signal.Signals | None) -> None:
+async def test_it_ends_in_silence(environ: dict[str, str], number: signal.Signals | None, runtime: str) -> None:
     """STDIO-14: a signal is the end of input; status 0, nothing on stderr."""
-    async with start_agent([*COMMAND, "claude"], env=environ) as agent:
+    async with start_agent([*COMMAND, runtime], env=environ) as agent:
         await initialized(agent)
         if number is None:
             await agent.transport.aclose()

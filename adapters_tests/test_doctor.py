@@ -4,12 +4,13 @@ import io
 import json
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
 
 from adapters import doctor
-from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, run_doctor
+from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, check_codex, run_doctor
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_a_program_that_does_not_start_would_not_work(
     environ: dict[str, str], tmp_path: Path, script: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded: a hanging program is killed, and what it started too (else this test would take a minute)."""
-    monkeypatch.setattr(doctor, "_VERSION_SECONDS", 0.2 if "sleep" in script else 20)
+    monkeypatch.setattr(doctor, "_PROGRAM_SECONDS", 0.2 if "sleep" in script else 20)
     environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, script)
     check = finding("version", environ)
     assert check.status == FAILED
@@ -152,6 +153,73 @@ def test_no_sign_of_a_login_is_no_failure_but_says_what_to_do(environ: dict[str,
     assert f"{environ['CLAUDE_CODE_EXECUTABLE']} auth login" in check.remedy
 
 
+# --- the findings for Codex --------------------------------------------------------------------------------------------
+
+CODEX = """case "$*" in
+--version) echo 'codex-cli 9.9.9' ;;
+'login status') {login} ;;
+*) exit 7 ;;
+esac"""
+NOT_LOGGED_IN = "echo 'Not logged in' >&2; exit 1"
+BROKEN_CONFIGURATION = "echo 'Error loading configuration: sk-secret' >&2; exit 1"
+
+
+def codex(environ: dict[str, str], folder: Path, login: str) -> dict[str, Check]:
+    environ["CODEX_PATH"] = program(folder, CODEX.replace("{login}", login))
+    return {check.name: check for check in check_codex(environ)}
+
+
+def test_all_is_well_with_codex(environ: dict[str, str], tmp_path: Path, home: Path) -> None:
+    (home / ".codex").mkdir()
+    checks = codex(environ, tmp_path, "echo 'Logged in using an API key - sk-secret'")
+    assert list(checks) == ["program", "version", "configuration", "session store", "login"]
+    assert {check.status for check in checks.values()} == {OK}
+    assert checks["version"].detail == "codex-cli 9.9.9"
+    assert "sk-secret" not in repr(checks)
+
+
+@pytest.mark.parametrize("make", [True, False])
+def test_no_login_of_codex_is_no_failure_but_says_what_to_do(
+    environ: dict[str, str], tmp_path: Path, home: Path, *, make: bool
+) -> None:
+    """Nor is a home that Codex has not made yet, and the doctor does not make it."""
+    if make:
+        (home / ".codex").mkdir()
+    checks = codex(environ, tmp_path, NOT_LOGGED_IN)
+    assert (checks["configuration"].status, checks["login"].status) == (OK, UNSURE)
+    assert checks["login"].remedy is not None
+    assert f"{environ['CODEX_PATH']} login" in checks["login"].remedy
+    assert (home / ".codex").exists() == make
+
+
+def test_a_configuration_that_codex_cannot_load_would_not_work(
+    environ: dict[str, str], tmp_path: Path, home: Path
+) -> None:
+    """What is wrong in it is not repeated: it may be a secret."""
+    (home / ".codex").mkdir()
+    checks = codex(environ, tmp_path, BROKEN_CONFIGURATION)
+    assert checks["configuration"].status == FAILED
+    assert checks["configuration"].remedy is not None
+    assert "login status" in checks["configuration"].remedy
+    assert "sk-secret" not in repr(checks)
+
+
+def test_a_home_of_codex_that_is_not_there_would_not_work(environ: dict[str, str], tmp_path: Path) -> None:
+    environ["CODEX_HOME"] = str(tmp_path / "nowhere")
+    check = codex(environ, tmp_path, NOT_LOGGED_IN)["configuration"]
+    assert check.status == FAILED
+    assert "CODEX_HOME" in check.detail
+
+
+def test_a_codex_that_does_not_answer_is_given_up(
+    environ: dict[str, str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / ".codex").mkdir()
+    monkeypatch.setattr(doctor, "_PROGRAM_SECONDS", 0.5)
+    checks = codex(environ, tmp_path, "exec sleep 60")
+    assert checks["configuration"].status == UNSURE
+
+
 # --- the report ----------------------------------------------------------------------------------------------------------
 
 
@@ -186,3 +254,17 @@ def test_the_json_says_the_same_for_programs(environ: dict[str, str], monkeypatc
     assert [check["name"] for check in checks] == ["program", "version", "session store", "lock folder", "login"]
     assert [sorted(check) for check in checks[:4]] == [["detail", "name", "status"]] * 4
     assert sorted(checks[4]) == ["detail", "name", "remedy", "status"]
+
+
+def test_a_runtime_that_nobody_asked_for_may_be_missing(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside one that works; by its name it is a failure, and so is having none."""
+    monkeypatch.setitem(sys.modules, "codex_cli_bin", None)
+    environ["PATH"] = str(Path(environ["HOME"]) / "nothing")
+    monkeypatch.setattr(os, "environ", environ)
+    out = io.StringIO()
+    assert run_doctor(["claude", "codex"], out, named=False) == 0
+    assert "\n  [??] not installed: Codex is not installed: run  pip install 'acp-adapters[codex]'" in out.getvalue()
+    assert run_doctor(["claude", "codex"], io.StringIO()) == 1
+    assert run_doctor(["codex"], io.StringIO(), named=False) == 1

@@ -15,7 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
-from adapters.codex.appserver import AppServer, RequestFailed, RequestId, spawn
+from adapters.codex.appserver import AppServer, Gone, RequestFailed, RequestId, spawn
 from adapters.codex.environment import ARGUMENTS, child_environment, codex_home, find_codex, missing_text
 from adapters.codex.frames import thread_of
 from adapters.core.shapes import as_mapping, as_text
@@ -56,7 +56,10 @@ class Host:
         self._tasks = tasks
         self._environ = environ
         self._server: AppServer | None = None
+        self._coming: AppServer | None = None
+        """It was started, and has not introduced itself yet."""
         self._starting = anyio.Lock()
+        self._closed = False
         self._members: dict[str, Member] = {}
         self._children: dict[str, str] = {}
         """Thread of a sub-agent -> thread of its session."""
@@ -105,6 +108,8 @@ class Host:
     async def server(self) -> AppServer:
         """The running app-server; starts one when there is none. Raises `AcpError` that says why it does not start."""
         async with self._starting:
+            if self._closed:
+                raise InternalError("The agent is ending.")
             if self._server is None or self._server.gone.is_set() or self._server.stopping:
                 self._server = await self._start()
             return self._server
@@ -119,7 +124,10 @@ class Host:
             raise _start_error(error.strerror or type(error).__name__) from None
         with anyio.CancelScope(shield=True):
             await self._tasks.start(self._serve, server)
+        self._coming = server
         try:
+            if self._closed:  # meanwhile
+                raise Gone("the agent is ending")  # noqa: TRY301 - as if the process had ended itself
             answer = await server.request(
                 "initialize",
                 {
@@ -134,6 +142,8 @@ class Host:
         except BaseException:
             await server.stop()
             raise
+        finally:
+            self._coming = None
         self.version = as_text(answer.get("userAgent")).partition("/")[2].partition(" ")[0]
         server.notify("initialized")
         return server
@@ -162,6 +172,13 @@ class Host:
             server, self._server = self._server, None
             if server:
                 await server.stop()
+
+    async def aclose(self) -> None:
+        """End the process, within 1.5 s, even one that does not get ready; no other one is started."""
+        self._closed = True
+        if self._coming:
+            await self._coming.stop()
+        await self.stop()
 
     # --- what the server says ------------------------------------------------------------------------------------------
 

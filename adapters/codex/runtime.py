@@ -122,7 +122,7 @@ class CodexRuntime:
             for session in self._sessions:
                 tasks.start_soon(session.close)
         self._sessions.clear()
-        await self._host.stop()
+        await self._host.aclose()
 
 
 async def _build_models() -> None:
