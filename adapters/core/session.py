@@ -1,4 +1,4 @@
-"""One active session: its queue of prompts, its foreground state, and the clients that watch it.
+"""One active session: its queue of prompts and its foreground state. Who watches it and is shown what: `audience`.
 
 Owns everything that changes a session. Each change is one synchronous step on the event loop; the session's own task (`run`)
 does the waiting: look-ups and hand-overs, one at a time, in order. Knows the port, no runtime behind it.
@@ -11,53 +11,29 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 
-from adapters.acp.calls import IncomingRequest, OutgoingRequest
+from adapters.acp.calls import IncomingRequest
 from adapters.acp.errors import InvalidParams, RequestCancelled, ResourceNotFound
-from adapters.acp.schema import ContentBlock, SessionUpdate, dump
+from adapters.acp.schema import ContentBlock, dump
 from adapters.core import runtime as port
-from adapters.core.foreground import Foreground, Report, Signal
+from adapters.core.audience import Audience, Client
+from adapters.core.foreground import Foreground, Signal
 from adapters.core.permissions import Permissions
 from adapters.core.prompt_errors import not_inserted
-from adapters.core.retained import Tail, Wire
+from adapters.core.retained import Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
 from adapters.log import log
 
 _STOP_BOUND = 3.0
 """Seconds that closing waits for work to end by its interrupt, and for look-ups, before the runtime session is closed anyway."""
-_STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
-"""Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
-_UNENCODABLE = (TypeError, ValueError, RecursionError)
-"""What values that are no JSON raise: they cost one update, not the runtime's reader."""
 
 Spawn = Callable[..., object]
-
-
-class Client(Protocol):
-    """A connection on which sessions can be active."""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it is over."""
-        ...
-
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification now, in order."""
-        ...
-
-    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
-        """Send a request now, in order."""
-        ...
-
-    async def writable(self) -> None:
-        """Return once the outgoing buffer has room."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
@@ -84,16 +60,12 @@ class Session:
     def __init__(self, spawn: Spawn, on_idle: Callable[[Session], None]) -> None:
         self._spawn = spawn
         self._on_idle = on_idle
-        self._clients: list[Client] = []
+        self._audience = Audience(lambda: self._foreground.snapshot, self._arrived)
         self._joining = 0
-        self._away: list[Client] = []
-        """Attached clients that synchronize again just now."""
         self._queue: deque[Pending] = deque()
         self._in_flight: Pending | None = None
         self._foreground = Foreground()
         self._stop_next_work = False
-        self._tail = Tail()
-        self._standing: dict[str, Wire] = {}
         self._wake = anyio.Event()
         self._early: list[port.Event] | None = []
         """What the runtime said before its opening call returned."""
@@ -108,6 +80,7 @@ class Session:
         self.runtime = runtime
         self._setup = setup
         self._submissions: Submissions[IncomingRequest, Prompt] = Submissions(runtime.session_id)
+        self._audience.session_id = runtime.session_id
         self._permissions = Permissions(runtime.session_id, self._permission_answered)
         for event in early:
             self.deliver(event)
@@ -120,19 +93,17 @@ class Session:
     @property
     def unattended(self) -> bool:
         """No client, no work, no prompt: nothing would be lost by closing (KEY-43)."""
-        return not (self._clients or self._joining or self._foreground.working or self._submissions.open)
+        return not (self._audience.clients or self._joining or self._foreground.working or self._submissions.open)
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def attach(self, client: Client) -> None:
         """From now on this client gets every update, unless its connection has ended meanwhile."""
-        if client not in self._clients and not client.closed:
-            self._clients.append(client)
+        self._audience.attach(client)
 
     def detach(self, client: Client) -> None:
         """This client gets no more updates; what it asked for goes on (E3, E4, STDIO-13)."""
-        if client in self._clients:
-            self._clients.remove(client)
+        self._audience.detach(client)
         self._permissions.gone(client)
 
     @contextmanager
@@ -161,42 +132,18 @@ class Session:
     async def synchronize(self, client: Client, *, replay: bool) -> None:
         """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).
 
-        Live updates skip this client meanwhile; the fold of the running work covers them, so that nothing older follows
-        something newer (REPLAY-9). Use inside `joining`. Raises what the runtime's replay raises; a client that was attached
-        before is attached again and has missed nothing.
+        Use inside `joining`. Raises what the runtime's replay raises; a client that was attached before is attached again and
+        has missed nothing.
         """
-        attached = client in self._clients
-        if attached:
-            self._clients.remove(client)
-            self._away.append(client)
-        try:
-            if replay:
-                async for update in self.runtime.replay():
-                    if self.closing:
-                        break
-                    if wire := self._wire(update):
-                        self._send(client, wire)
-                    await client.writable()
-            attached = True
-        finally:
-            if client in self._away:
-                self._away.remove(client)
-            if attached and not self.closing:
-                self._bring_up_to_date(client)
-        if self.closing:
+        if not await self._audience.synchronize(client, self.runtime.replay() if replay else None):
             raise ResourceNotFound(self.session_id)
 
-    def _bring_up_to_date(self, client: Client) -> None:
-        for folded in (*self._tail.updates(), *self._standing.values()):
-            self._send(client, folded)
-        self._send(client, _state(self._foreground.snapshot))
-        self.attach(client)
+    def _arrived(self, client: Client) -> None:
         self._permissions.reissue(client)
 
     async def writable(self) -> None:
         """Return once every client has room: a slow client slows the runtime instead of filling memory."""
-        for client in list(self._clients):
-            await client.writable()
+        await self._audience.writable()
 
     # --- what clients ask -------------------------------------------------------------------------------------------
 
@@ -232,8 +179,7 @@ class Session:
             return
         self.closing = True
         try:
-            for client in self._away:
-                self._bring_up_to_date(client)
+            self._audience.close()
             self.cancel()
             self._permissions.withdraw_all(foreground_only=False)
             self._wake.set()
@@ -252,8 +198,8 @@ class Session:
         for submission in list(self._submissions.open):
             self._fail(submission, None)
         if report := self._foreground.ended("cancelled", None, interrupted=True):
-            self._report(report)
-        self._clients.clear()
+            self._audience.report(report)
+        self._audience.clear()
 
     def _renew_wake(self) -> None:
         if self._wake.is_set():
@@ -324,13 +270,13 @@ class Session:
         assert reply is not None  # noqa: S101 - local submissions have one
         own_work = self._foreground.signal(Signal.STARTED)
         if own_work:
-            self._report(own_work)
+            self._audience.report(own_work)
         self._show(submission)
         self._settle_inserted(submission)
         content = [{"type": "text", "text": reply.text}]
-        self._broadcast({"sessionUpdate": "agent_message", "messageId": random_id(), "content": content})
+        self._audience.broadcast({"sessionUpdate": "agent_message", "messageId": random_id(), "content": content})
         if own_work and (ended := self._foreground.ended("end_turn", None, interrupted=False)):
-            self._report(ended)
+            self._audience.report(ended)
             self._after_work()
 
     # --- withdrawing ------------------------------------------------------------------------------------------------
@@ -375,17 +321,16 @@ class Session:
             return
         match event:
             case port.Output(update):
-                if wire := self._wire(update):
-                    self._broadcast(wire)
+                self._audience.show(update)
             case port.WorkStarted():
                 if report := self._foreground.signal(Signal.STARTED):
-                    self._report(report)
+                    self._audience.report(report)
                 if self._stop_next_work:
                     self._stop_work()
             case port.WorkEnded(stop_reason, error, interrupted):
                 self._permissions.withdraw_all(foreground_only=True)
                 if report := self._foreground.ended(stop_reason, error, interrupted=interrupted):
-                    self._report(report)
+                    self._audience.report(report)
                     self._after_work()
             case port.PromptTaken(message_id):
                 if submission := self._open_submission(message_id):
@@ -397,7 +342,7 @@ class Session:
                     self._settle_inserted(submission)
                     self._stop_if_unwanted(submission)
                     if isinstance(event, port.PromptLiveOnly) and not event.by_design:
-                        self._broadcast(_NOT_STORED)
+                        self._audience.broadcast(_NOT_STORED)
             case port.PromptFailed(message_id, error):
                 if submission := self._open_submission(message_id):
                     self._fail(submission, error)
@@ -408,7 +353,7 @@ class Session:
                 self._resume_if_answered()
             case port.CommandsChanged(commands):
                 rows = [dump(command) for command in commands]
-                self._broadcast({"sessionUpdate": "available_commands_update", "availableCommands": rows})
+                self._audience.broadcast({"sessionUpdate": "available_commands_update", "availableCommands": rows})
             case port.ReadyChanged():
                 pass
         self._wake.set()
@@ -422,7 +367,7 @@ class Session:
         if not submission.payload.shown:
             submission.payload.shown = True
             blocks = [dump(block) for block in submission.payload.blocks]
-            self._broadcast(_user_message(submission.message_id, blocks))
+            self._audience.broadcast(_user_message(submission.message_id, blocks))
 
     def _settle_inserted(self, submission: Pending) -> None:
         if settlement := self._submissions.inserted(submission):
@@ -432,7 +377,7 @@ class Session:
         """Not inserted. What was shown of it is taken back (D2)."""
         if submission.payload.shown:
             submission.payload.shown = False
-            self._broadcast(_user_message(submission.message_id, []))
+            self._audience.broadcast(_user_message(submission.message_id, []))
         if settlement := self._submissions.failed(submission):
             self._answer(settlement, error)
 
@@ -467,9 +412,9 @@ class Session:
         if self.closing or (question.foreground and self._foreground.cancelling):
             self._permission_answered(question, None)
             return
-        self._permissions.ask(question, self._clients)
+        self._permissions.ask(question, self._audience.clients)
         if question.foreground and (report := self._foreground.signal(Signal.BLOCKED)):
-            self._report(report)
+            self._audience.report(report)
 
     def _permission_answered(self, question: port.PermissionRequested, option_id: str | None) -> None:
         self._spawn(self._guard, "answer", self.runtime.answer_permission, question.request_id, option_id)
@@ -477,7 +422,7 @@ class Session:
 
     def _resume_if_answered(self) -> None:
         if not self._permissions.foreground and (report := self._foreground.signal(Signal.RESUMED)):
-            self._report(report)
+            self._audience.report(report)
 
     def _after_work(self) -> None:
         self._stop_next_work = False
@@ -487,34 +432,7 @@ class Session:
 
     def _forget_stored_work(self) -> None:
         if not (self._foreground.working or self._joining or self._in_flight):
-            self._tail.clear()
-
-    # --- sending -----------------------------------------------------------------------------------------------------
-
-    def _report(self, report: Report) -> None:
-        self._broadcast(_state(report))
-
-    def _broadcast(self, update: Wire) -> None:
-        kind = update["sessionUpdate"]
-        if kind in _STANDING:
-            self._standing[kind] = {**self._standing.get(kind, {}), **update}
-        else:
-            self._tail.add(update)
-        for client in self._clients:
-            self._send(client, update)
-
-    def _wire(self, update: SessionUpdate) -> Wire | None:
-        try:
-            return dump(update)
-        except _UNENCODABLE as error:
-            log("update dropped", session=self.session_id, error=type(error).__name__)
-            return None
-
-    def _send(self, client: Client, update: Wire) -> None:
-        try:
-            client.notify("session/update", {"sessionId": self.session_id, "update": update})
-        except _UNENCODABLE as error:
-            log("update dropped", session=self.session_id, error=type(error).__name__)
+            self._audience.forget_work()
 
 
 def _same_folder(first: str, second: str) -> bool:
@@ -523,15 +441,6 @@ def _same_folder(first: str, second: str) -> bool:
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:
     return {"sessionUpdate": "user_message", "messageId": message_id, "content": content}
-
-
-def _state(report: Report) -> Wire:
-    update: Wire = {"sessionUpdate": "state_update", "state": report.state.value}
-    if report.stop_reason is not None:
-        update["stopReason"] = report.stop_reason
-    if report.error is not None:
-        update["error"] = dict(report.error)
-    return update
 
 
 _NOT_STORED: Wire = {

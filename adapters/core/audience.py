@@ -1,0 +1,175 @@
+"""The clients that watch one session, and what each of them is shown.
+
+Owns who is attached, the fan-out of updates in order, and what a client that comes later must be told: the fold of the running
+work (`retained`), the standing facts, the state. Does not know why something is shown, nor any runtime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from adapters.acp.calls import OutgoingRequest
+from adapters.acp.schema import SessionUpdate, dump
+from adapters.core.foreground import Report
+from adapters.core.retained import Tail, Wire
+from adapters.log import log
+
+_STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
+"""Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
+_UNENCODABLE = (TypeError, ValueError, RecursionError)
+"""What values that are no JSON raise: they cost one update, not the runtime's reader."""
+
+
+class Client(Protocol):
+    """A connection on which sessions can be active."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is over."""
+        ...
+
+    def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification now, in order."""
+        ...
+
+    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
+        """Send a request now, in order."""
+        ...
+
+    async def writable(self) -> None:
+        """Return once the outgoing buffer has room."""
+        ...
+
+
+class Audience:
+    """All clients of a session.
+
+    `state` gives the current state for a client that synchronizes; `arrived` is called when such a client has got everything.
+    """
+
+    session_id: str
+    """Set before the first client comes and before anything is shown."""
+
+    def __init__(self, state: Callable[[], Report], arrived: Callable[[Client], None]) -> None:
+        self._state = state
+        self._arrived = arrived
+        self._clients: list[Client] = []
+        self._away: list[Client] = []
+        """Attached clients that synchronize again just now."""
+        self._closing = False
+        self._tail = Tail()
+        self._standing: dict[str, Wire] = {}
+
+    @property
+    def clients(self) -> Sequence[Client]:
+        """Those that get every update now."""
+        return self._clients
+
+    def attach(self, client: Client) -> None:
+        """From now on this client gets every update, unless its connection has ended meanwhile."""
+        if client not in self._clients and not client.closed:
+            self._clients.append(client)
+
+    def detach(self, client: Client) -> None:
+        """This client gets no more updates."""
+        if client in self._clients:
+            self._clients.remove(client)
+
+    def clear(self) -> None:
+        """Nobody gets any more updates."""
+        self._clients.clear()
+
+    async def writable(self) -> None:
+        """Return once every client has room: a slow client slows the runtime instead of filling memory."""
+        for client in list(self._clients):
+            await client.writable()
+
+    # --- clients that come ------------------------------------------------------------------------------------------
+
+    async def synchronize(self, client: Client, history: AsyncIterator[SessionUpdate] | None) -> bool:
+        """Bring a client up to date and attach it: history if there is one, the running work, the state (REPLAY-*).
+
+        Live updates skip this client meanwhile; the fold of the running work covers them, so that nothing older follows
+        something newer (REPLAY-9). False when the session began to close first. Raises what reading the history raises; a
+        client that was attached before is attached again and has missed nothing.
+        """
+        attached = client in self._clients
+        if attached:
+            self._clients.remove(client)
+            self._away.append(client)
+        try:
+            if history:
+                async for update in history:
+                    if self._closing:
+                        break
+                    if wire := self._wire(update):
+                        self._send(client, wire)
+                    await client.writable()
+            attached = True
+        finally:
+            if client in self._away:
+                self._away.remove(client)
+            if attached and not self._closing:
+                self._bring_up_to_date(client)
+        return not self._closing
+
+    def close(self) -> None:
+        """The session is being closed: who synchronizes is attached as it is, and nobody comes any more."""
+        self._closing = True
+        for client in self._away:
+            self._bring_up_to_date(client)
+
+    def _bring_up_to_date(self, client: Client) -> None:
+        for folded in (*self._tail.updates(), *self._standing.values()):
+            self._send(client, folded)
+        self._send(client, _state_update(self._state()))
+        self.attach(client)
+        self._arrived(client)
+
+    # --- showing ----------------------------------------------------------------------------------------------------
+
+    def show(self, update: SessionUpdate) -> None:
+        """Send an update to every client."""
+        if wire := self._wire(update):
+            self.broadcast(wire)
+
+    def report(self, report: Report) -> None:
+        """Send a change of the foreground state to every client."""
+        self.broadcast(_state_update(report))
+
+    def broadcast(self, update: Wire) -> None:
+        """Send an update, as on the wire, to every client."""
+        kind = update["sessionUpdate"]
+        if kind in _STANDING:
+            self._standing[kind] = {**self._standing.get(kind, {}), **update}
+        else:
+            self._tail.add(update)
+        for client in self._clients:
+            self._send(client, update)
+
+    def forget_work(self) -> None:
+        """What was shown since the last durable point is in the stored session now."""
+        self._tail.clear()
+
+    def _wire(self, update: SessionUpdate) -> Wire | None:
+        try:
+            return dump(update)
+        except _UNENCODABLE as error:
+            log("update dropped", session=self.session_id, error=type(error).__name__)
+            return None
+
+    def _send(self, client: Client, update: Wire) -> None:
+        try:
+            client.notify("session/update", {"sessionId": self.session_id, "update": update})
+        except _UNENCODABLE as error:
+            log("update dropped", session=self.session_id, error=type(error).__name__)
+
+
+def _state_update(report: Report) -> Wire:
+    update: Wire = {"sessionUpdate": "state_update", "state": report.state.value}
+    if report.stop_reason is not None:
+        update["stopReason"] = report.stop_reason
+    if report.error is not None:
+        update["error"] = dict(report.error)
+    return update
