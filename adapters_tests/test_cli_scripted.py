@@ -1,4 +1,4 @@
-"""`acp-adapters claude --scripted FILE`: the real Claude Code, a scripted model in the agent's own process, a home of its own."""
+"""`acp-adapters claude|codex --scripted FILE`: the real runtime, a scripted model in the agent itself, a home of its own."""
 
 import json
 import os
@@ -37,8 +37,13 @@ def temp() -> Iterator[Path]:
         yield Path(folder)
 
 
+@pytest.fixture(params=["claude", "codex"])
+def runtime(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @asynccontextmanager
-async def agent(tmp_path: Path, temp: Path, *options: str) -> AsyncGenerator[tuple[AgentProcess, Client]]:
+async def agent(runtime: str, tmp_path: Path, temp: Path, *options: str) -> AsyncGenerator[tuple[AgentProcess, Client]]:
     """The agent in the environment of a user whose account must not be touched."""
     user = tmp_path / "user"
     user.mkdir(exist_ok=True)
@@ -50,8 +55,10 @@ async def agent(tmp_path: Path, temp: Path, *options: str) -> AsyncGenerator[tup
         "ANTHROPIC_API_KEY": "the-users-own-key",
         "ANTHROPIC_BASE_URL": "http://127.0.0.1:9/nobody",
         "CLAUDE_CONFIG_DIR": str(user / "claude"),
+        "OPENAI_API_KEY": "the-users-own-key",
+        "CODEX_HOME": str(user / "codex"),
     }
-    command = [sys.executable, "-m", "adapters", "claude", *options]
+    command = [sys.executable, "-m", "adapters", runtime, *options]
     async with start_agent(command, env=environ) as process, Client(process.transport) as client:
         await client.initialize()
         yield process, client
@@ -73,10 +80,10 @@ def living_homes(temp: Path) -> list[Path]:
 
 @pytest.mark.parametrize("number", [None, signal.SIGTERM])
 async def test_it_answers_from_the_script_and_touches_nothing_of_the_user(
-    tmp_path: Path, temp: Path, script: Path, number: signal.Signals | None
+    runtime: str, tmp_path: Path, temp: Path, script: Path, number: signal.Signals | None
 ) -> None:
     """STDIO-11, STDIO-14: however it ends, its home and every process in it are gone."""
-    async with agent(tmp_path, temp, "--scripted", str(script)) as (process, client):
+    async with agent(runtime, tmp_path, temp, "--scripted", str(script)) as (process, client):
         await hello(client, tmp_path, "k-1")
         (home,) = living_homes(temp)
         assert living_in(home)
@@ -91,14 +98,16 @@ async def test_it_answers_from_the_script_and_touches_nothing_of_the_user(
     assert list((tmp_path / "user").rglob("*")) == []
 
 
-async def test_a_home_of_ones_own_remembers_keys_across_restarts(tmp_path: Path, temp: Path, script: Path) -> None:
+async def test_a_home_of_ones_own_remembers_keys_across_restarts(
+    runtime: str, tmp_path: Path, temp: Path, script: Path
+) -> None:
     """Trace 3: killed and started again, the agent answers the same key with the same message."""
     options = ("--scripted", str(script), "--home", str(temp / "home"))
-    async with agent(tmp_path, temp, *options) as (process, client):
+    async with agent(runtime, tmp_path, temp, *options) as (process, client):
         session, first = await hello(client, tmp_path, "k-1")
         process.kill()
         await process.wait()
-    async with agent(tmp_path, temp, *options) as (process, client):
+    async with agent(runtime, tmp_path, temp, *options) as (process, client):
         await client.resume(session, str(tmp_path), replay=True)
         call = await client.prompt(session, "Hello?", "k-1")
         with anyio.fail_after(SECONDS):

@@ -43,7 +43,7 @@ def test_the_readme_has_exactly_two_commands_that_do_everything() -> None:
         r"^```sh (\w+)\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     )
     assert [(name, text.count("\n")) for name, text in blocks] == [("demo", 1), ("tests", 1)]
-    assert blocks[0][1].strip().endswith("/acp-adapters demo claude")
+    assert blocks[0][1].strip().endswith("/acp-adapters demo")
     assert blocks[1][1].strip().endswith("/python -m pytest")
     assert "^```sh tests$" in (ROOT / ".ci/run").read_text(encoding="utf-8")
 
