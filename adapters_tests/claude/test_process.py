@@ -74,27 +74,6 @@ DEAF = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('{}'
 LIVE_ON = 'print(\'{"type":"up"}\', flush=True)\ntime.sleep(60)'
 
 
-async def test_frames_go_both_ways_in_order_whatever_they_hold() -> None:
-    """D11: lone surrogates, U+2028 and lines beyond a megabyte."""
-    frames: Frames = [{"n": index, "text": "\udcb2\u2028\n" + "x" * (index * 700_000)} for index in range(5)]
-    async with running(ECHO) as (process, reader):
-        for frame in frames:
-            process.send(frame)
-        await reader.until(5)
-        assert reader.frames == frames
-
-
-async def test_what_is_no_frame_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
-    """Non-JSON noise on the pipe does not break the channel, and is told once."""
-    async with running("for line in ('Welcome back', '[]', '7', '\\xff', '{\"n\": 1}'): print(line, flush=True)") as (
-        _,
-        reader,
-    ):
-        await reader.until(1)
-    assert reader.frames == [{"n": 1}]
-    assert capsys.readouterr().err.count("no frame") == 1
-
-
 async def test_control_requests_find_their_answers() -> None:
     async with running(CONTROL) as (process, reader):
         first, second = [], []
@@ -133,14 +112,6 @@ async def test_a_request_to_a_process_that_dies_ends_at_once() -> None:
         assert process.exit_code == 0
 
 
-async def test_a_process_that_does_not_read_blocks_nobody() -> None:
-    async with running(LIVE_ON) as (process, reader):
-        await reader.until(1)
-        for _ in range(20):
-            process.send({"text": "x" * 1_000_000})
-        assert not process.gone.is_set()
-
-
 async def test_an_idle_process_ends_by_the_end_of_its_input() -> None:
     async with running('print(\'{"type":"up"}\', flush=True); sys.stdin.read(); sys.exit(7)') as (process, reader):
         await reader.until(1)
@@ -173,46 +144,6 @@ async def test_children_in_sessions_of_their_own_go_with_it() -> None:
         [tool] = procfs.family(process.pid)
         await process.stop(busy=True)
         assert not tool.alive
-
-
-async def test_the_exit_is_seen_although_a_child_holds_the_pipe() -> None:
-    child = """import subprocess
-child = subprocess.Popen(['sleep', '60'], start_new_session=True)
-print(json.dumps({'pid': child.pid}), flush=True)
-"""
-    async with running(child) as (process, reader):
-        await reader.until(1)
-        await process.gone.wait()
-        assert process.exit_code == 0
-    os.kill(reader.frames[0]["pid"], signal.SIGKILL)
-
-
-async def test_a_process_that_closes_its_output_is_ended() -> None:
-    async with running("os.close(1); time.sleep(60)") as (process, _):
-        await process.gone.wait()
-        assert process.exit_code == -signal.SIGKILL
-
-
-async def test_a_slow_reader_slows_the_process_and_loses_nothing() -> None:
-    reader = Reader()
-    reader.open = anyio.Event()
-    code = """for n in range(2000):
-    print(json.dumps({'n': n, 'text': 'x' * 1000}), flush=True)
-print('{"last": true}', flush=True)
-"""
-    async with running(code, reader) as (process, _):
-        await reader.stuck.wait()
-        assert process.held_up
-        assert len(reader.frames) < 2000
-        reader.open.set()
-        await reader.until(2001)
-        assert reader.frames[-1] == {"last": True}
-
-
-async def test_the_last_words_are_kept_and_bounded() -> None:
-    async with running("sys.stderr.write('x' * 1_000_000 + '\\nout of luck\\n\\n')") as (process, _):
-        await process.gone.wait()
-        assert process.last_words == "out of luck"
 
 
 async def test_a_missing_program_or_folder_is_an_error_of_the_system(tmp_path: Path) -> None:
