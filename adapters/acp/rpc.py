@@ -66,6 +66,10 @@ _TURN: Final = 64  # messages of one read that are handled before other tasks ge
 _BATCH: Final = 256 * 1024  # bytes per write: lines are joined and cut to it, so that progress shows
 
 
+def _as_it_is(_method: str, error: AcpError) -> AcpError:
+    return error
+
+
 class Transport(Protocol):
     """A byte stream to one peer."""
 
@@ -102,10 +106,18 @@ class Connection:
     """One peer. `await run()` serves it to its end; the other methods may be called at any time from the same event loop."""
 
     def __init__(
-        self, transport: Transport, handler: Handler, *, max_line: int = MAX_LINE, high_water: int = HIGH_WATER
+        self,
+        transport: Transport,
+        handler: Handler,
+        *,
+        max_line: int = MAX_LINE,
+        high_water: int = HIGH_WATER,
+        refusal: Callable[[str, AcpError], AcpError] = _as_it_is,
     ) -> None:
+        """`refusal(method, error)`: how a request is refused that never reaches the handler."""
         self._transport = transport
         self._handler = handler
+        self._refusal = refusal
         self._decoder = LineDecoder(max_line)
         self._max_line = max_line
         self._high_water = high_water
@@ -278,12 +290,11 @@ class Connection:
         self._waiting += 1
         self._waiting_bytes += size
         if full:
-            request.fail(
-                InternalError("Too many requests wait for their answer: let some end, then send this one again.")
-            )
+            busy = InternalError("Too many requests wait for their answer: let some end, then send this one again.")
+            request.fail(self._refusal(method, busy))
             return
         if not known and params is not None:
-            request.fail(InvalidParams("Invalid params: params must be an object."))
+            request.fail(self._refusal(method, InvalidParams("Invalid params: params must be an object.")))
             return
         try:
             self._handler.handle_request(request)

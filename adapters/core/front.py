@@ -77,7 +77,7 @@ class Server:
 
     async def run_connection(self, transport: Transport) -> None:
         """Serve one connection until its end; then its sessions are no longer active on it (STDIO-13)."""
-        connection = Connection(transport, self)
+        connection = Connection(transport, self, refusal=_refusal)
         self._peers[connection] = Peer(connection)
         await connection.run()
 
@@ -111,7 +111,7 @@ class Server:
             peer.settled = True
             self.agent.handle_request(peer, request)
         except AcpError as error:
-            raise (not_inserted(error) if request.method == "session/prompt" else error) from None
+            raise _refusal(request.method, error) from None
 
     def handle_notification(self, method: str, params: Any, connection: Connection) -> None:
         """Hand a notification to the agent; before initialize it is ignored (INIT-1)."""
@@ -154,6 +154,11 @@ class Server:
             _ = self.agent
         except AcpError as error:
             log("runtime not loaded", code=error.code, reason=error.message)
+
+
+def _refusal(method: str, error: AcpError) -> AcpError:
+    """An error that came before the method was looked at; for a prompt it says that nothing was inserted."""
+    return not_inserted(error) if method == "session/prompt" else error
 
 
 def capabilities(features: Features) -> dict[str, Any]:

@@ -1,0 +1,65 @@
+"""log.py: one line per event, no forged lines, and no harm by a flood or by a reader who does not read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from adapters import log as module
+from adapters.log import log
+
+
+def test_a_value_cannot_forge_a_line_or_fill_one(capsys: pytest.CaptureFixture[str]) -> None:
+    """STDIO-15."""
+    log(
+        "event",
+        plain="a",
+        odd="two\nlines\x1b[2J",
+        empty="",
+        long="x" * 10_000,
+        **{f"f{n}": "é" * 300 for n in range(9)},
+    )
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith('acp-adapters: event plain=a odd="two\\nlines\\u001b[2J" empty="" long=xxx')
+    assert len(lines[0]) <= 4000
+
+
+def test_a_flood_of_one_event_is_bounded_and_counted(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(module.time, "monotonic", lambda: now)
+    for number in range(500):
+        log("flood", number=number)
+    log("other")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "acp-adapters: other"
+    assert len(lines) == 51
+    now += 61
+    log("flood")
+    log("flood")
+    assert capsys.readouterr().err.splitlines() == ["acp-adapters: flood left_out=450", "acp-adapters: flood"]
+
+
+def test_events_without_end_do_not_fill_memory() -> None:
+    for number in range(3000):
+        module._count(f"event {number}")
+    assert len(module._counts) <= 1000
+
+
+def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
+    """A client may take our stderr and forget it: the pipe is full after 64 KiB, and work goes on."""
+    reader, writer = os.pipe()
+    try:
+        code = "from adapters.log import log\nfor n in range(5000): log(f'event {n}', text='x' * 200)\nprint('done')"
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writer, timeout=30, check=True
+        )
+        assert done.stdout == b"done\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
