@@ -279,15 +279,15 @@ def text(text: str = "hi") -> list[TextBlock]:
 
 @asynccontextmanager
 async def rig(home: Path, prepare: Callable[[Fake], None] | None = None) -> AsyncIterator[Rig]:
-    """A rig whose sessions are closed at the end."""
-    with anyio.fail_after(60):
-        async with anyio.create_task_group() as tasks:
-            made = Rig(home, tasks, prepare)
-            async with await anyio.create_unix_listener(home / "fake.sock") as listener:
+    """A rig whose sessions are closed at the end. What fails inside is raised: nothing here swallows it."""
+    async with await anyio.create_unix_listener(home / "fake.sock") as listener:
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as tasks:
+                made = Rig(home, tasks, prepare)
                 tasks.start_soon(listener.serve, made.accept)
                 try:
                     yield made
                 finally:
                     with anyio.CancelScope(shield=True):
                         await made.runtime.aclose()
-                    tasks.cancel_scope.cancel()
+                tasks.cancel_scope.cancel()
