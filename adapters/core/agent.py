@@ -18,9 +18,11 @@ from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, Resourc
 from adapters.core.front import Peer
 from adapters.core.prompt_errors import not_inserted
 from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetup
-from adapters.core.session import Session
+from adapters.core.session import ClosedMeanwhile, Session
 from adapters.log import log
 
+_RESUME_TRIES = 3
+"""How often a resume opens a session anew that others close at the same time."""
 _SHUTDOWN_BOUND = 0.2
 """Seconds that work gets to end by its interrupt when the whole agent ends: no client is there to see how it ends."""
 
@@ -35,6 +37,7 @@ class Agent:
         self._sessions: dict[str, Session] = {}
         self._members: dict[str, set[Peer]] = {}
         self._resuming: dict[str, anyio.Lock] = {}
+        self._ending = False
         self._requests: Mapping[str, Callable[[Peer, IncomingRequest], None]] = {
             "session/prompt": self._prompt,
             "session/new": self._async(self._new),
@@ -77,6 +80,7 @@ class Agent:
 
     async def aclose(self) -> None:
         """Close all sessions at once, then the runtime."""
+        self._ending = True
         async with anyio.create_task_group() as tasks:
             for session in list(self._sessions.values()):
                 tasks.start_soon(self._finish, session, _SHUTDOWN_BOUND)
@@ -104,20 +108,30 @@ class Agent:
     async def _resume(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.ResumeSession, schema.parse_params(request.method, request.params))
         setup = self._setup(params)
-        session_id = params.session_id
-        async with self._one_resume(session_id):
-            session = self._sessions.get(session_id)
-            if session is not None and session.closing:
-                await session.ended.wait()
-                session = None
-            if session is None:
-                session = Session(self._spawn, self._retire_if_unattended)
-                self._begin(session, await self._runtime.open_session(session_id, setup, session), setup)
-            with session.joining():
-                await session.reconfigure(setup)
-                await session.synchronize(peer, replay=params.replay_from is not None)
-                self._activate(peer, session)
-        return self._opened(session)
+        async with self._one_resume(params.session_id):
+            for tries_left in reversed(range(_RESUME_TRIES)):
+                session = await self._opened_session(params.session_id, setup)
+                try:
+                    with session.joining():
+                        await session.reconfigure(setup)
+                        await session.synchronize(peer, replay=params.replay_from is not None)
+                        self._activate(peer, session)
+                    return self._opened(session)
+                except ClosedMeanwhile:
+                    # Somebody else closed it, for everybody: this client's resume counts as the later one.
+                    if peer in session.closers or self._ending or not tries_left:
+                        raise
+        raise AssertionError
+
+    async def _opened_session(self, session_id: str, setup: SessionSetup) -> Session:
+        session = self._sessions.get(session_id)
+        if session is not None and session.closing:
+            await session.ended.wait()
+            session = None
+        if session is None:
+            session = Session(self._spawn, self._retire_if_unattended)
+            self._begin(session, await self._runtime.open_session(session_id, setup, session), setup)
+        return session
 
     async def _list(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.ListSessions, schema.parse_params(request.method, request.params))
@@ -138,14 +152,14 @@ class Agent:
         params = cast(schema.CloseSession, schema.parse_params(request.method, request.params))
         session = self._sessions.get(params.session_id)
         if session is not None and peer in self._members.get(params.session_id, ()):
-            await self._end(session)
+            await self._end(session, peer)
         return {}
 
-    async def _delete(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
+    async def _delete(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.DeleteSession, schema.parse_params(request.method, request.params))
         async with self._one_resume(params.session_id):
             if session := self._sessions.get(params.session_id):
-                await self._end(session)
+                await self._end(session, peer)
             await self._runtime.delete_session(params.session_id)
         return {}
 
@@ -189,11 +203,12 @@ class Agent:
             if not (lock.locked() or lock.statistics().tasks_waiting):
                 self._resuming.pop(session_id, None)
 
-    async def _end(self, session: Session) -> None:
+    async def _end(self, session: Session, closer: Peer) -> None:
         """Close for everybody: a session has one runtime, and closing frees it (CLOSE-1, CLOSE-6, ERR-3).
 
         A request that is cancelled, or whose connection ends, only stops waiting: half a close would be none.
         """
+        session.closers.add(closer)
         self._spawn(self._finish, session)
         await session.ended.wait()
 

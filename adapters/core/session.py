@@ -52,6 +52,10 @@ class Prompt:
 Pending = Submission[IncomingRequest, Prompt]
 
 
+class ClosedMeanwhile(ResourceNotFound):
+    """The session was closed while a client was on its way in: it is stored, and can be opened again."""
+
+
 class Session:
     """A session active in this process; the sink of its runtime's events."""
 
@@ -71,6 +75,8 @@ class Session:
         """What the runtime said before its opening call returned."""
         self._stopping = anyio.CancelScope()
         self.closing = False
+        self.closers: set[object] = set()
+        """The clients that asked for the close."""
         self.ended = anyio.Event()
         """Set when `close` is through."""
 
@@ -133,10 +139,10 @@ class Session:
         """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).
 
         Use inside `joining`. Raises what the runtime's replay raises; a client that was attached before is attached again and
-        has missed nothing.
+        has missed nothing. Raises `ClosedMeanwhile` when the session is closed in the middle.
         """
         if not await self._audience.synchronize(client, self.runtime.replay() if replay else None):
-            raise ResourceNotFound(self.session_id)
+            raise ClosedMeanwhile(self.session_id)
 
     def _arrived(self, client: Client) -> None:
         self._permissions.reissue(client)

@@ -65,9 +65,15 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(store: Store | None = None, *, automatic: bool = False, pair: str = "memory") -> AsyncIterator[Rig]:
+async def rig(
+    store: Store | None = None,
+    *,
+    automatic: bool = False,
+    pair: str = "memory",
+    runtime: ScriptedRuntime | None = None,
+) -> AsyncIterator[Rig]:
     """An agent on a scripted runtime; everything it said is validated at the end."""
-    runtime = ScriptedRuntime(store, automatic=automatic)
+    runtime = runtime or ScriptedRuntime(store, automatic=automatic)
     with anyio.fail_after(20):
         async with anyio.create_task_group() as tasks:
             async with serve(lambda: runtime, FEATURES, AgentInfo("test", "Test", "1")) as server:

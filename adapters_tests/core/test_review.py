@@ -289,7 +289,10 @@ async def test_a_resume_that_fails_costs_an_attached_client_nothing(how: str, mo
 
 @pytest.mark.parametrize("closer", ["itself", "another"])
 async def test_a_close_during_a_replay_ends_it_and_is_seen(closer: str) -> None:
-    """CLOSE-2, CLOSE-3: the client sees the end of the work before the answers, and nothing of the session afterwards."""
+    """CLOSE-2, CLOSE-3, CLOSE-6: the end of the work comes before the answers, and nothing of the session after its own close.
+
+    A close by another client ends the session for everybody; who resumes just then gets it anew, complete.
+    """
     async with rig() as r:
         client, other = await r.connect(), await r.connect()
         session_id, runtime = await running(r, client)
@@ -306,11 +309,54 @@ async def test_a_close_during_a_replay_ends_it_and_is_seen(closer: str) -> None:
         runtime.end("error", interrupted=True)
         await closing.result()
         r.runtime.replay_gate.set()
-        assert await code_of(resume) == -32002
         assert client.view(session_id).state_update["stopReason"] == "cancelled"
         if closer == "itself":
+            assert await code_of(resume) == -32002
             assert closing.answered_at is not None
             assert list(client.updates(session_id, closing.answered_at)) == []
+        else:
+            await resume.result()
+            assert runtime.closed
+            again = r.runtime.sessions[session_id]
+            assert again is not runtime
+            assert [item.text for item in client.view(session_id).items("agent")] == ["stored"] * 5
+            assert client.view(session_id).state == "idle"
+            assert await code_of(await other.prompt(session_id, "hi")) == -32002
+            call = await client.prompt(session_id, "hi", key="after")
+            await again.until(lambda: bool(again.submitted))
+            again.insert(again.submitted[0][0])
+            await call.message_id()
+
+
+async def test_a_resume_is_not_repeated_for_ever_against_clients_that_close() -> None:
+    """CLOSE-6, RESUME-7: after a few tries it says so; the agent goes on."""
+
+    class Closed(ScriptedRuntime):
+        opened = 0
+
+        async def open_session(
+            self, session_id: str, setup: port.SessionSetup, sink: port.EventSink
+        ) -> ScriptedSession:
+            self.opened += 1
+            session = await super().open_session(session_id, setup, sink)
+            session.replay = lambda: closed_in_replay(sink)  # type: ignore[method-assign]
+            return session
+
+    async def closed_in_replay(sink: Any) -> AsyncIterator[SessionUpdate]:
+        await sink.close(0)
+        return
+        yield
+
+    store = Store()
+    async with rig(store) as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+    async with rig(runtime=(runtime := Closed(store))) as r:
+        client = await r.connect()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        assert await code_of(await client.request("session/resume", params)) == -32002
+        assert runtime.opened == 3
+        assert await client.list()
 
 
 async def test_a_failed_resume_of_a_session_that_lost_its_last_client_frees_it(monkeypatch: pytest.MonkeyPatch) -> None:
