@@ -97,7 +97,7 @@ class ClaudeRuntime:
     async def _host(self, session: ClaudeSession, *, task_status: TaskStatus[None]) -> None:
         self._sessions.add(session)
         try:
-            await session.host(task_status=task_status)
+            await session.tasks.run(task_status=task_status)
         finally:
             self._sessions.discard(session)
 

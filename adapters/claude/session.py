@@ -1,7 +1,8 @@
 """One active session of Claude Code: drives its process, its store and its clocks for the state machine in `turns`.
 
-Owns when the process starts, is replaced and ends, and every bound on waiting for it. What a signal means for a prompt is
-decided in `turns`; how a frame looks to a client, in `updates`; what is stored, in `store`; open questions, in `asking`.
+Owns when the process starts, is replaced and ends, and which prompt it gets when. What a signal means for a prompt is decided
+in `turns`; how long its word is waited for, in `watch`; how a frame looks to a client, in `updates`; what is stored, in `store`;
+open questions, in `asking`.
 
 The process of a session:
 
@@ -21,15 +22,14 @@ decides the open submission and ends the work (D7). What must be killed takes th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import Any, Final
 
 import anyio
 
-from adapters.acp.errors import AcpError, InternalError, as_acp_error
-from adapters.acp.schema import AvailableCommand, ContentBlock, Notice, SessionUpdate
+from adapters.acp.errors import InternalError, as_acp_error
+from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate
 from adapters.claude import commands, orphans
 from adapters.claude.asking import Asking
 from adapters.claude.frames import (
@@ -45,35 +45,23 @@ from adapters.claude.frames import (
     signal_of,
     user_frame,
 )
-from adapters.claude.hosted import Hosted
 from adapters.claude.launch import Launcher, start_error
 from adapters.claude.lock import SessionLock
-from adapters.claude.process import ClaudeProcess, ControlError
+from adapters.claude.process import ClaudeProcess
 from adapters.claude.prompts import to_content
+from adapters.claude.servers import Servers
 from adapters.claude.store import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
 from adapters.claude.updates import Translator
+from adapters.claude.watch import Watch
 from adapters.core import runtime as port
-from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tasks import Tasks
 from adapters.log import log
 
-INTERRUPT_BOUND: Final = 5.0
-"""Seconds in which an interrupt must end the work, before the process is ended instead (D7)."""
-_INTERRUPT_AGAIN: Final = 1.0
+_AGAIN_EVERY: Final = 2.0
+"""Seconds between looks whether a prompt can be handed over; what matters wakes the waiting at once."""
 _MIRROR_BOUND: Final = 0.3
 """Seconds for the announcement of an entry that is already in the file (measured: within 10 ms)."""
-_LOOK_BOUND: Final = 1.0
-"""Seconds for an entry that should be stored; the CLI writes its pending lines before a result."""
-_LOOK_EVERY: Final = 0.1
-_WATCH_EVERY: Final = 2.0
-_ANSWER_BOUND: Final = 10.0
-"""Seconds in which a process that is alive answers a control request (measured: 1 to 21 ms, also in mid-turn)."""
-_SKIPPED_AFTER: Final = 5
-"""Rounds without a word for a prompt, from a process that answers, until it counts as skipped."""
-_STUCK_AFTER: Final = 60
-"""Rounds in the queue of an idle process that waits for nothing, until it is ended."""
-_WITHDRAW_AGAIN: Final = 0.5
-
 
 _logged_kinds: set[str] = set()
 """Unknown kinds of frames that were logged: once per agent, not per session (D11)."""
@@ -86,13 +74,13 @@ class _State(Enum):
     CLOSED = "closed"
 
 
-class ClaudeSession(Hosted):
-    """An active session; see `adapters.core.runtime.RuntimeSession`. `host` must run beside it."""
+class ClaudeSession:
+    """An active session; see `adapters.core.runtime.RuntimeSession`. `tasks.run` must run beside it."""
 
     def __init__(
         self, session_id: str, setup: port.SessionSetup, sink: port.EventSink, launcher: Launcher, lock: SessionLock
     ) -> None:
-        super().__init__(f"session {session_id}")
+        self.tasks = Tasks(session_id)
         self.session_id = session_id
         self.commands: Sequence[AvailableCommand] = ()
         self._setup = setup
@@ -111,9 +99,10 @@ class ClaudeSession(Hosted):
         """Held while the process is started, replaced or buried."""
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
-        self._told_servers: set[tuple[str, str]] = set()
-        self._interrupt_again = False
-        """A turn began after the interrupt was sent, so that was lost."""
+        self._servers = Servers(lambda: [server.name for server in self._setup.mcp_servers], self._deliver)
+        self._watch = Watch(
+            self._turns, self._store, self._servers, self.tasks, process=lambda: self._process, apply=self._apply
+        )
         self._closing = False
         self._silent = False
         """Closed: nothing is delivered any more."""
@@ -133,7 +122,7 @@ class ClaudeSession(Hosted):
             self._outdated = False
             process = await self._launcher.spawn(self.session_id, self._setup, resume=stored)
             self._process = process
-            self._start(self._serve, process)
+            self.tasks.start(self._serve, process)
             if self._closing:
                 raise start_error("the session is being closed", None)  # noqa: TRY301 - one way out for all failures
             initialized = await self._launcher.initialize(process, self.session_id)
@@ -218,11 +207,11 @@ class ClaudeSession(Hosted):
                     elif not is_known(frame):
                         self._log_once(kind_of(frame))
                     if isinstance(signal, TurnBegan):
-                        self._tell_servers(signal.servers)
+                        self._servers.tell(signal.servers)
                     self._show(frame)
         except Exception as error:  # noqa: BLE001 - one frame that we cannot take must not end the session (D11)
             log("a frame was not understood", session=self.session_id, error=type(error).__name__)
-        self._notify()
+        self.tasks.changed()
 
     def _log_once(self, kind: str) -> None:
         if kind not in _logged_kinds:
@@ -237,11 +226,11 @@ class ClaudeSession(Hosted):
         for effect in effects:
             match effect:
                 case Look(submission, patient):
-                    self._start(self._look_up, submission, patient)
+                    self.tasks.start(self._watch.stored, submission, patient)
                 case Withdraw(submission):
-                    self._start(self._ask_back, submission)
+                    self.tasks.start(self._watch.withdrawal, submission)
                 case Interrupt():
-                    self._interrupt_again = True
+                    self._watch.interrupt_again()
                 case FinishTools(status):
                     for update in self._translator.finish(status):
                         self._deliver(port.Output(update))
@@ -250,24 +239,14 @@ class ClaudeSession(Hosted):
                     self._deliver(effect)
                 case port.WorkEnded():
                     self._deliver(effect)
-                    self._start(self._store.turn_ended)
+                    self.tasks.start(self._store.turn_ended)
                 case _:
                     self._deliver(effect)
-        self._notify()
+        self.tasks.changed()
 
     def _deliver(self, event: port.Event) -> None:
         if not self._silent:
             self._sink.deliver(event)
-
-    def _tell_servers(self, servers: Sequence[tuple[str, str]]) -> None:
-        """The client's own MCP servers that do not work: one notice each."""
-        ours = {server.name for server in self._setup.mcp_servers}
-        for name, status in servers:
-            if name in ours and status not in ("connected", "disabled") and (name, status) not in self._told_servers:
-                self._told_servers.add((name, status))
-                state = "does not answer yet" if status == "pending" else f"is not connected ({status})"
-                title = f"The MCP server {name} {state}: its tools are missing."
-                self._deliver(port.Output(Notice(severity="warning", title=title)))
 
     async def answer_permission(self, request_id: str, option_id: str | None) -> None:
         """Answer the CLI; a request that it no longer waits for is ignored."""
@@ -293,8 +272,7 @@ class ClaudeSession(Hosted):
 
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was opened."""
-        await self._store.refresh()
-        return self._store.holds(message_id)
+        return await self._store.look(message_id)
 
     async def submit(self, message_id: str, prompt: Sequence[ContentBlock]) -> None:
         """Take a prompt; its outcome comes as an event. Raises `InvalidParams` for content that the CLI cannot take."""
@@ -304,7 +282,7 @@ class ClaudeSession(Hosted):
         if self._turns.open:
             raise InternalError("Another prompt is being handed over.")
         submission = self._turns.submit(message_id)
-        self._start(self._hand_over, submission, user_frame(message_id, content, literal=literal))
+        self.tasks.start(self._hand_over, submission, user_frame(message_id, content, literal=literal))
 
     def _is_open(self, submission: Open) -> bool:
         return self._turns.open is submission
@@ -314,14 +292,14 @@ class ClaudeSession(Hosted):
             await self._write(submission, frame)
         except Exception as error:  # noqa: BLE001 - nothing was written: whatever it is, it is the prompt's outcome
             self._apply(self._turns.failed(submission, as_acp_error(error)))
-        await self._watch(submission)
+        await self._watch.prompt(submission)
         self._deliver(port.ReadyChanged())  # the gate was held meanwhile, and nothing else may tell that it is free
 
     async def _write(self, submission: Open, frame: Mapping[str, Any]) -> None:
         """Give the prompt to a process that will run it, once there is one."""
         while self._is_open(submission):
             # A turn's process is needed until its end. A withdrawal and an interrupt still work meanwhile.
-            if not await self._until(lambda: not self._must_wait(submission), _WATCH_EVERY):
+            if not await self.tasks.until(lambda: not self._must_wait(submission), _AGAIN_EVERY):
                 continue
             async with self._gate:
                 if not self._is_open(submission) or self._must_wait(submission):
@@ -336,7 +314,7 @@ class ClaudeSession(Hosted):
                     self._turns.sent(submission)
                     process.send(frame)
                     return
-            await self._until(lambda: self._process is not process, _WATCH_EVERY)  # noqa: B023 - it died; awaited here
+            await self.tasks.until(lambda: self._process is not process, _AGAIN_EVERY)  # noqa: B023 - it died; awaited here
 
     async def reconfigure(self, setup: port.SessionSetup) -> None:
         """New roots and servers: a fresh process takes them up with the next prompt that finds no work (RESUME-1, RESUME-5)."""
@@ -352,112 +330,22 @@ class ClaudeSession(Hosted):
     async def _overtaken(self) -> bool:
         """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
         await self._store.refresh()
-        if await self._until(lambda: not self._store.overtaken, _MIRROR_BOUND):
+        if await self.tasks.until(lambda: not self._store.overtaken, _MIRROR_BOUND):
             return False
         log("the session was continued elsewhere; restarting Claude Code on it", session=self.session_id)
         return True
-
-    async def _watch(self, submission: Open) -> None:
-        """Bound every silent way in which a prompt could get lost; the usual ones are over before the first round."""
-        rounds = 0
-        while self._is_open(submission):
-            stage = submission.stage
-            moved = lambda: submission.stage is not stage or not self._is_open(submission)  # noqa: B023, E731 - awaited here
-            if await self._until(moved, _WATCH_EVERY):
-                rounds = 0
-            elif (process := self._process) and not process.held_up:
-                rounds += await self._check_on(submission, process, rounds + 1)
-
-    async def _check_on(self, submission: Open, process: ClaudeProcess, rounds: int) -> bool:
-        """Look after a prompt that has been without a word for `rounds` rounds; whether this one counts."""
-        if submission.stage is Stage.TAKEN:
-            with suppress(AcpError):
-                if await self.is_recorded(submission.message_id):
-                    self._apply(self._turns.looked(submission, found=True))
-        elif submission.stage is Stage.CHECKING or (submission.stage is Stage.QUEUED and self._turns.working):
-            return False  # somebody looks already; or it waits for the end of a turn
-        else:
-            waiting = await self._waiting_for_servers(process)
-            if waiting:
-                return False
-            if not self._turns.working and (waiting is None or rounds >= _STUCK_AFTER):
-                log("Claude Code is stuck; ending it", session=self.session_id, pid=process.pid)
-                await process.stop(busy=True)
-                return False
-        if rounds >= _SKIPPED_AFTER:
-            self._apply(self._turns.overdue(submission))
-        return True
-
-    async def _waiting_for_servers(self, process: ClaudeProcess) -> bool | None:
-        """Whether the CLI still connects MCP servers, which holds up the first prompt; None when it does not answer at all."""
-        try:
-            answer = await process.request("mcp_status", bound=_ANSWER_BOUND)
-        except ControlError:
-            return None
-        servers = [as_mapping(server) for server in as_list(answer.get("mcpServers"))]
-        states = [(as_text(server.get("name")), as_text(server.get("status"))) for server in servers]
-        self._tell_servers(states)
-        return any(status == "pending" for _, status in states)
-
-    async def _look_up(self, submission: Open, patient: bool) -> None:
-        """Decide it by the store: by one complete look, or by the fact that there can be none for now."""
-        found: bool | None = None
-        deadline = anyio.current_time() + _LOOK_BOUND
-        while self._is_open(submission):
-            with suppress(AcpError):
-                found = await self.is_recorded(submission.message_id)
-            if found or (found is False and not patient) or anyio.current_time() > deadline:
-                break
-            await self._until(lambda: not self._is_open(submission), _LOOK_EVERY)
-        self._apply(self._turns.looked(submission, found=found))
 
     async def withdraw(self, message_id: str) -> None:
         """Ask for the open submission back; its outcome comes as its one event."""
         self._apply(self._turns.withdraw(message_id))
 
-    async def _ask_back(self, submission: Open) -> None:
-        process = self._process
-        if process is None:
-            return
-        try:
-            answer = await process.request(
-                "cancel_async_message", bound=_ANSWER_BOUND, message_uuid=submission.message_id
-            )
-            if answer.get("cancelled") is True:
-                self._apply(self._turns.withdrawn(submission))
-                return
-            # An idle CLI that waits for its MCP servers holds the prompt outside its queue, for up to 30 s; an interrupt
-            # that takes the queue with it is what gets it back (2.1.332).
-            if not await self._until(lambda: self._turns.working or not self._is_open(submission), _WITHDRAW_AGAIN):
-                await process.request("interrupt", bound=_ANSWER_BOUND, cancel_queued=True)
-        except ControlError as error:
-            log("a prompt could not be asked back", session=self.session_id, reason=str(error))
-
     # --- interrupts -----------------------------------------------------------------------------------------------------
 
     async def interrupt(self) -> None:
-        """Stop the running work: `WorkEnded` follows within `INTERRUPT_BOUND` and the time to end a process."""
+        """Stop the running work: `WorkEnded` follows within `watch.INTERRUPT_BOUND` and the time to end a process."""
         if self._turns.working and not self._turns.interrupting:
             self._apply(self._turns.interrupt())
-            self._start(self._interrupting)
-
-    async def _interrupting(self) -> None:
-        """Ask until the work ends: an interrupt that comes before the turn has begun inside is lost (2.1.332)."""
-        left = INTERRUPT_BOUND
-        while self._turns.interrupting and (process := self._process):
-            began = anyio.current_time()
-            self._interrupt_again = False
-            submission = self._turns.open
-            queue_too = bool(submission and submission.withdrawing)
-            with suppress(ControlError):
-                await process.request("interrupt", bound=_INTERRUPT_AGAIN, cancel_queued=queue_too)
-            await self._until(lambda: self._interrupt_again or not self._turns.interrupting, _INTERRUPT_AGAIN)
-            if not process.held_up:  # what ends the work may wait behind a client that does not read
-                left -= anyio.current_time() - began
-            if self._turns.interrupting and left <= 0:
-                log("Claude Code does not react to an interrupt; ending it", session=self.session_id, pid=process.pid)
-                await process.stop(busy=True)
-                return
+            self.tasks.start(self._watch.interrupt)
 
     def replay(self) -> AsyncIterator[SessionUpdate]:
         """All retained history. Raises `InternalError` when it cannot be read."""
@@ -468,7 +356,7 @@ class ClaudeSession(Hosted):
     async def close(self) -> None:
         """End the process and free everything, within 2 s; the open submission ends in its event first. May be called again."""
         if self._closing:
-            await self._ended.wait()
+            await self.tasks.wait_ended()
             return
         self._closing = self._turns.closing = True
         with anyio.CancelScope(shield=True):
@@ -482,7 +370,8 @@ class ClaudeSession(Hosted):
                 self._state = _State.CLOSED
             self._silent = True
             self._lock.release()
-            await self._leave()
+            self.tasks.end()
+            await self.tasks.wait_ended()
 
 
 def _death(process: ClaudeProcess) -> InternalError:

@@ -30,7 +30,7 @@ class Store:
     """What one session holds. `find` names its file, None while there is none; it blocks and may raise `OSError`."""
 
     def __init__(self, session_id: str, find: Callable[[], Path | None]) -> None:
-        self._session_id = session_id
+        self.session_id = session_id
         self._find = find
         self._transcript = Transcript(find)
         self._reading = anyio.Lock()
@@ -50,9 +50,14 @@ class Store:
         """Whether the session held this user message at the last `refresh`."""
         return self._transcript.holds(message_id)
 
+    async def look(self, message_id: str) -> bool:
+        """Whether the session holds this user message now. Raises as `refresh`."""
+        await self.refresh()
+        return self.holds(message_id)
+
     def announced(self, signal: Stored) -> bool:
         """Our process has written; False when it was to another file."""
-        if signal.session_id != self._session_id:
+        if signal.session_id != self.session_id:
             return False
         explained = self._unexplained & signal.entry_uuids
         self._unexplained -= explained
@@ -102,11 +107,9 @@ class Store:
         """Whether it holds the message now that nobody writes any more; None when it cannot be read."""
         for _ in range(_TRIES):
             try:
-                await self.refresh()
+                return await self.look(message_id)
             except AcpError:
                 await anyio.sleep(_TRY_EVERY)
-            else:
-                return self.holds(message_id)
         return None
 
     async def replay(self, cwd: str, running: Collection[str]) -> AsyncIterator[SessionUpdate]:

@@ -22,7 +22,8 @@ from adapters.acp.schema import ResumeSession, parse_params
 from adapters.claude import procfs
 from adapters.claude.environment import MARK
 from adapters.claude.runtime import ClaudeRuntime
-from adapters.claude.session import INTERRUPT_BOUND, ClaudeSession
+from adapters.claude.session import ClaudeSession
+from adapters.claude.watch import INTERRUPT_BOUND
 from adapters.core.runtime import (
     Output,
     PermissionRequested,

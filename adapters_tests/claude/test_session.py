@@ -16,7 +16,7 @@ import pytest
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.acp.schema import AgentMessageChunk, AudioBlock, Notice, ResumeSession, TextBlock, parse_params
-from adapters.claude import launch, procfs
+from adapters.claude import launch, procfs, watch
 from adapters.claude import session as driver
 from adapters.core.runtime import (
     CommandsChanged,
@@ -48,12 +48,13 @@ async def one(tmp_path: Path) -> AsyncIterator[Rig]:
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test can wait for."""
-    monkeypatch.setattr(driver, "INTERRUPT_BOUND", 0.4)
-    monkeypatch.setattr(driver, "_INTERRUPT_AGAIN", 0.1)
-    monkeypatch.setattr(driver, "_WATCH_EVERY", 0.05)
-    monkeypatch.setattr(driver, "_ANSWER_BOUND", 0.2)
-    monkeypatch.setattr(driver, "_LOOK_BOUND", 0.2)
-    monkeypatch.setattr(driver, "_WITHDRAW_AGAIN", 0.05)
+    monkeypatch.setattr(driver, "_AGAIN_EVERY", 0.05)
+    monkeypatch.setattr(watch, "INTERRUPT_BOUND", 0.4)
+    monkeypatch.setattr(watch, "_INTERRUPT_AGAIN", 0.1)
+    monkeypatch.setattr(watch, "_EVERY", 0.05)
+    monkeypatch.setattr(watch, "_ANSWER_BOUND", 0.2)
+    monkeypatch.setattr(watch, "_LOOK_BOUND", 0.2)
+    monkeypatch.setattr(watch, "_WITHDRAW_AGAIN", 0.05)
     monkeypatch.setattr(launch, "INITIALIZE_BOUND", 0.5)
 
 
@@ -281,7 +282,7 @@ async def test_a_swallowed_prompt_fails_and_its_retry_runs_in_a_fresh_process(on
     session, fake, sink = await one.new()
     await session.submit(A, text())
     await fake.hears("user")
-    for _ in range(driver._SKIPPED_AFTER):
+    for _ in range(watch._SKIPPED_AFTER):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -295,7 +296,7 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
     session, fake, sink = await working(one)
     await session.submit(B, text())
     await fake.hears("user")
-    for _ in range(driver._SKIPPED_AFTER):
+    for _ in range(watch._SKIPPED_AFTER):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -342,7 +343,7 @@ async def test_servers_that_hold_the_prompt_up_are_named_once(one: Rig) -> None:
     await fake.hears("user")
     await fake.lifecycle(A, "queued")
     servers = [{"name": "slow", "status": "pending"}, {"name": "the users own", "status": "failed"}]
-    for _ in range(driver._SKIPPED_AFTER + 2):
+    for _ in range(watch._SKIPPED_AFTER + 2):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=servers)
     await fake.takes(A)
     await sink.until(WorkStarted)
