@@ -4,12 +4,14 @@ Owns how descriptors are read and written without blocking the event loop and wi
 hold up the end of the process. Knows no lines and no messages.
 
 Pipes, sockets and terminals are awaited; what the selector refuses (regular files, /dev/null) never blocks for long and is used
-directly.
+directly. A peer that can take nothing any more is gone, even where somebody else (a child of it) keeps our input open.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import select
 from contextlib import suppress
 from typing import Final
 
@@ -18,6 +20,7 @@ from anyio.lowlevel import checkpoint
 
 _READ: Final = 256 * 1024  # bytes per read; a pipe holds 64 KiB, sockets more
 _WRITE: Final = 256 * 1024  # bytes per write; other tasks run in between
+_PRIVATE: Final = 3  # the first descriptor that is none of stdin, stdout and stderr
 
 
 class StdioTransport:
@@ -32,17 +35,22 @@ class StdioTransport:
         self._out = stdout_fd
         self._owned = owned
         self._in_waits = True
+        self._watch: select.epoll | None = None
+        """Becomes readable when there is input, or when nobody can read our output any more."""
         self._was_blocking: bool | None = None
         self._closed = False
 
     async def receive(self) -> bytes:
-        """The next bytes; b"" at the end, which a descriptor that is closed or cannot be read has reached too."""
+        """The next bytes; b"" at the end: of input, of a descriptor that is closed or cannot be read, of a peer that is gone.
+
+        What a peer that is gone had sent is given first. On Linux only; elsewhere the next write finds out.
+        """
         while not self._closed:
             try:
-                if self._in_waits:
-                    await anyio.wait_readable(self._in)
-                else:
+                if not self._in_waits:
                     await checkpoint()
+                elif not await self._await_input():
+                    return b""
                 return os.read(self._in, _READ)
             except BlockingIOError:
                 await checkpoint()  # somebody else read it
@@ -53,6 +61,32 @@ class StdioTransport:
             except (OSError, ValueError):
                 return b""
         return b""
+
+    async def _await_input(self) -> bool:
+        """Wait until there is something to read, at least the end; False when the peer is gone instead."""
+        if not hasattr(select, "epoll"):
+            await anyio.wait_readable(self._in)
+            return True
+        if self._watch is None:
+            self._watch = self._watched()
+        while True:
+            await anyio.wait_readable(self._watch.fileno())
+            events = dict(self._watch.poll(0))
+            if events:
+                return self._in in events
+
+    def _watched(self) -> select.epoll:
+        """Raises `PermissionError` for an input that never waits, `OSError` for one that is closed."""
+        watch = select.epoll()
+        try:
+            watch.register(self._in, select.EPOLLIN)
+            if self._out != self._in:
+                with suppress(OSError):  # output to a file has no reader
+                    watch.register(self._out, 0)  # errors and hang-ups are always told
+        except BaseException:
+            watch.close()
+            raise
+        return watch
 
     async def send(self, data: bytes) -> None:
         """Return when the descriptor has taken all of `data`. Raises `OSError` when the peer is gone (EPIPE) or it is closed."""
@@ -75,6 +109,8 @@ class StdioTransport:
         if self._closed:
             return
         self._closed = True
+        if self._watch is not None:
+            self._watch.close()
         if self._was_blocking:
             with suppress(OSError):
                 os.set_blocking(self._out, True)
@@ -100,14 +136,17 @@ def claim_stdio() -> StdioTransport:
     """Take stdin and stdout for the protocol alone (STDIO-2): whatever else reads or prints, children included, cannot touch it.
 
     The transport works on private copies that children do not inherit; descriptor 0 becomes /dev/null and descriptor 1 a copy of
-    stderr (of /dev/null, if there is none). Call it before anything can print. Raises `OSError` when 0 or 1 is not open.
+    stderr. Without any stderr, 1 and 2 become /dev/null, so that no file of ours gets their number. Call it before anything can
+    print. Raises `OSError` when 0 or 1 is not open; then nothing is changed.
     """
-    incoming, outgoing = os.dup(0), os.dup(1)
+    for descriptor in (0, 1):
+        os.fstat(descriptor)
+    incoming, outgoing = (fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _PRIVATE) for descriptor in (0, 1))
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
-    try:
-        os.dup2(2, 1)
-    except OSError:
-        os.dup2(null, 1)
-    os.close(null)
+    if null == _PRIVATE - 1:  # there was no stderr, so that this is it now
+        os.set_inheritable(null, True)  # noqa: FBT003 - its only argument
+    else:
+        os.close(null)
+    os.dup2(2, 1)
     return StdioTransport(incoming, outgoing, owned=True)

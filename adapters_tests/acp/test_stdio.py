@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import pty
+import select
 import socket
 import subprocess
 import sys
@@ -243,7 +245,11 @@ ECHO = """
                 print("stray")
                 sys.stdout.flush()
                 subprocess.run(["sh", "-c", "echo child; cat"], check=True)
-            request.respond(request.params)
+            if request.method == "fds":
+                import os
+                request.respond({n: os.readlink(f"/proc/self/fd/{n}") for n in "012"})
+            else:
+                request.respond(request.params)
 
         def handle_notification(self, method, params, connection):
             pass
@@ -280,10 +286,37 @@ def test_claimed_stdio_is_for_the_protocol_alone() -> None:
 
 
 def test_claimed_stdio_without_stderr_prints_nowhere() -> None:
-    """STDIO-2."""
+    """STDIO-2: neither we nor a child; no descriptor of the protocol, nor any other file, gets the number of stderr."""
     agent = process("claim_stdio()", stderr=None, preexec_fn=lambda: os.close(2))
-    out, _ = agent.communicate(CALL % b"echo", timeout=SECONDS)
-    assert (out, agent.returncode) == (ANSWER, 0)
+    out, _ = agent.communicate(CALL % b"print" + CALL % b"fds", timeout=SECONDS)
+    assert agent.returncode == 0
+    first, second = out.splitlines(keepends=True)
+    assert first == ANSWER
+    assert json.loads(second)["result"] == {"0": "/dev/null", "1": "/dev/null", "2": "/dev/null"}
+
+
+@pytest.mark.parametrize("closed", [0, 1])
+def test_stdio_that_is_not_open_is_not_mixed_up(closed: int) -> None:
+    """STDIO-2: an error, and the other descriptors stay what they are."""
+    code = """
+        import os, sys
+        from adapters.acp.stdio import claim_stdio
+        before = os.listdir("/proc/self/fd")
+        try:
+            claim_stdio()
+        except OSError as error:
+            os.write(2, str((error.strerror, before == os.listdir("/proc/self/fd"))).encode())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        stdin=None if closed == 0 else subprocess.DEVNULL,
+        stdout=None if closed == 1 else subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: os.close(closed),
+        timeout=SECONDS,
+        check=True,
+    )
+    assert done.stderr == b"('Bad file descriptor', True)"
 
 
 @pytest.mark.parametrize("transport", ["StdioTransport()", "claim_stdio()"])
@@ -301,6 +334,36 @@ def test_a_process_serves_files(tmp_path: Path) -> None:
         agent = process("StdioTransport()", stdin=stdin, stdout=stdout)
         assert agent.communicate(timeout=SECONDS) == (None, b"")
     assert (tmp_path / "out").read_bytes() == ANSWER
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="elsewhere the next write finds out")
+@pytest.mark.parametrize("transport", ["StdioTransport()", "claim_stdio()"])
+def test_a_client_that_is_gone_ends_the_process_although_stdin_stays_open(transport: str) -> None:
+    """STDIO-11, STDIO-12: a child of the client may have inherited our input; what the client had said is still answered to."""
+    agent = process(transport)
+    assert agent.stdin
+    assert agent.stdout
+    agent.stdin.write(CALL % b"echo")
+    agent.stdin.flush()
+    assert agent.stdout.readline() == ANSWER
+    agent.stdout.close()
+    assert agent.wait(timeout=SECONDS) == 0
+    agent.stdin.close()
+    assert agent.stderr
+    assert agent.stderr.read() == b""
+    agent.stderr.close()
+
+
+async def test_what_a_client_said_before_it_went_is_read() -> None:
+    """STDIO-11."""
+    their_in, our_out = os.pipe()
+    our_in, their_out = os.pipe()
+    transport = StdioTransport(our_in, our_out, owned=True)
+    os.write(their_out, b"x" * 1000)
+    os.close(their_in)
+    assert await read_all(transport) == b"x" * 1000
+    await transport.aclose()
+    os.close(their_out)
 
 
 def test_a_client_that_only_stops_reading_ends_the_process() -> None:
