@@ -6,6 +6,12 @@ from adapters.acp.errors import AcpError, as_acp_error
 from adapters.log import log
 
 
+def fate_unknown(error: Exception) -> AcpError:
+    """The error of an attempt whose look-up failed: it has inserted nothing, but an earlier one with its key may have (ADP-6)."""
+    known = not_inserted(error)
+    return known.with_data(inserted=None)
+
+
 def not_inserted(error: Exception) -> AcpError:
     """The error of a prompt, marked for machines: `data.inserted` is false, so the same key may be sent again (ERR-5).
 

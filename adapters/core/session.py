@@ -25,7 +25,7 @@ from adapters.core import runtime as port
 from adapters.core.audience import Audience, Client
 from adapters.core.foreground import Foreground, Signal
 from adapters.core.permissions import Permissions
-from adapters.core.prompt_errors import not_inserted
+from adapters.core.prompt_errors import fate_unknown, not_inserted
 from adapters.core.retained import Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
 from adapters.log import log
@@ -251,7 +251,7 @@ class Session:
             try:
                 recorded = await self.runtime.is_recorded(wanted)
             except Exception as error:  # noqa: BLE001 - a store that cannot be read is an answer (ADP-6)
-                self._fail(submission, error)
+                self._fail(submission, fate_unknown(error))
                 return False
             if settlement := self._submissions.looked_up(submission, recorded=recorded):
                 self._answer(settlement, None)

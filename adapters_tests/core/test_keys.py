@@ -24,11 +24,11 @@ def text(blocks: Sequence[Any]) -> str:
     return blocks[0].text
 
 
-async def failure(call: PromptCall) -> AcpError:
+async def failure(call: PromptCall, *, inserted: bool | None = False) -> AcpError:
     error = await outcome(call.message_id())
     assert isinstance(error, AcpError), error
     assert isinstance(error.data, dict)
-    assert error.data["inserted"] is False
+    assert error.data["inserted"] is inserted
     return error
 
 
@@ -287,13 +287,13 @@ async def test_a_cancel_during_the_look_up_waits_for_its_result() -> None:
 
 
 async def test_a_failed_look_up_is_an_error_and_never_unused() -> None:
-    """ADP-6, E43."""
+    """ADP-6, E43, ERR-5: and it does not claim that the message is not there, which an earlier attempt may have inserted."""
     async with rig() as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)
         r.runtime.lookup_error = "the store cannot be read"
         first = await client.prompt(session_id, "hello", key="K")
-        assert (await failure(first)).code == -32603
+        assert (await failure(first, inserted=None)).code == -32603
         assert runtime.submitted == []
         r.runtime.lookup_error = None
         second = await client.prompt(session_id, "hello", key="K")

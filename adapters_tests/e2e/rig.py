@@ -87,12 +87,12 @@ class Link:
         await self.client.wait_state(session, "idle", since=call.mark)
         return message_id
 
-    async def error(self, call: PromptCall, within: float = 30.0) -> AcpError:
-        """The error that a prompt was answered with; it says that nothing was inserted."""
+    async def error(self, call: PromptCall, within: float = 30.0, *, inserted: bool | None = False) -> AcpError:
+        """The error that a prompt was answered with; it says that nothing was inserted, or (None) that it does not know."""
         with pytest.raises(AcpError) as caught:
             await call.result(within)
         assert isinstance(caught.value.data, dict), "an error on session/prompt says in its data what became of it"
-        assert caught.value.data.get("inserted") is False
+        assert caught.value.data.get("inserted", 0) is inserted
         return caught.value
 
     def states(self, session: str, since: int = 0, *, every: bool = False) -> list[str]:

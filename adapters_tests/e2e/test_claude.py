@@ -220,7 +220,7 @@ async def test_a_compaction_that_runs(shared: Link, text: str) -> None:
 
 
 async def test_a_stored_session_that_cannot_be_read(shared: Link, text: str) -> None:
-    """E43, ADP-6: -32603, nothing inserted, never taken for unused; later the key is known."""
+    """E43, ADP-6, ERR-5: -32603, never taken for unused, and no claim that it is not inserted; later the key is known."""
     session = await shared.new()
     first = await shared.turn(session, text, "e43-the-key")
     await shared.client.close(session)
@@ -231,7 +231,7 @@ async def test_a_stored_session_that_cannot_be_read(shared: Link, text: str) -> 
     path.mkdir()
     calls = shared.rig.model.total_calls
     try:
-        error = await shared.error(await shared.prompt(session, text, "e43-the-key"))
+        error = await shared.error(await shared.prompt(session, text, "e43-the-key"), inserted=None)
     finally:
         path.rmdir()
         away.rename(path)

@@ -1,0 +1,281 @@
+"""The judge of a history: what clients sent and were answered, what the runtime stored, what the model was asked.
+
+Pure: it takes the messages of connections and looks at stores, and gives sentences that say what is wrong. It starts nothing
+and knows no runtime. Every attempt at a prompt ended in one of three ways:
+
+    ok        answered with a message id          exactly one message of this text is stored, under that id, for ever
+    failed    answered with an error              nothing is stored by it; the key is unused again
+    unknown   its connection ended first, or the  nothing is stored by it, or one message
+              error says `inserted: null`
+
+Messages are counted by their text as well as by their id, since an id that is derived from the key makes a second insertion
+invisible to whatever looks at ids only. So every submission of a history needs a text of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any, Literal
+
+from adapters.client.record import Message, as_object
+
+Outcome = Literal["ok", "failed", "unknown", "open"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One answer to an attempt."""
+
+    at: float
+    message_id: str | None
+    code: int | None = None
+    inserted: bool | None = False
+    """What an error says of the message: False is "not inserted", None "nobody knows"."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One `session/prompt` on the wire. Times are seconds on one clock, for all connections."""
+
+    session: str
+    key: str | None
+    text: str
+    connection: int
+    sent: float
+    replies: list[Reply] = field(default_factory=list[Reply])
+    lost: bool = False
+    """Its connection has ended, so that an answer that has not come will not come."""
+
+    @property
+    def outcome(self) -> Outcome:
+        if not self.replies:
+            return "unknown" if self.lost else "open"
+        if self.message_id is not None:
+            return "ok"
+        return "failed" if self.replies[0].inserted is False else "unknown"
+
+    @property
+    def message_id(self) -> str | None:
+        return self.replies[0].message_id if self.replies else None
+
+    @property
+    def answered(self) -> float:
+        """When it was answered; infinity while it was not."""
+        return self.replies[0].at if self.replies else float("inf")
+
+    def __str__(self) -> str:
+        return f"{self.text!r} on connection {self.connection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A user message as the runtime's own store holds it."""
+
+    message_id: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a session's store held at a moment, in order; and what a replay showed just then, if one was asked for."""
+
+    at: float
+    session: str
+    stored: tuple[Stored, ...]
+    replayed: tuple[str, ...] | None = None
+
+
+@dataclass(slots=True)
+class History:
+    """Everything that is judged together. The last look at a session is its end."""
+
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    looks: list[Look] = field(default_factory=list[Look])
+    own: Counter[str] = field(default_factory=Counter[str])
+    """Texts that somebody else, who has no key, put into the sessions, and how often."""
+    calls: Mapping[str, int] | None = None
+    """For texts: how often the model was asked to answer them."""
+    in_context: Mapping[str, int] | None = None
+    """For texts: how often they stand in what the model was given last."""
+    torn: Counter[str] = field(default_factory=Counter[str])
+    """For texts: how often a kill left them in the model's context without a message (Codex; not promised)."""
+    kills: int = 0
+    """Processes of the runtime that were killed: each may have cost the work of one message."""
+
+
+def attempts_of(messages: Iterable[Message], connection: int, *, ended: bool) -> Iterator[Attempt]:
+    """The prompt attempts of one connection's record."""
+    attempts: dict[Any, Attempt] = {}
+    for message in messages:
+        value = as_object(message.value)
+        if message.sent and message.method == "session/prompt":
+            params = message.params
+            text = "".join(as_object(block).get("text", "") for block in params["prompt"])
+            attempts[value["id"]] = Attempt(
+                params["sessionId"], params.get("idempotencyKey"), text, connection, message.at, lost=ended
+            )
+        elif not message.sent and message.method is None and value.get("id") in attempts:
+            attempts[value["id"]].replies.append(_reply(message.at, value))
+    yield from attempts.values()
+
+
+def _reply(at: float, value: dict[str, Any]) -> Reply:
+    message_id = as_object(value.get("result")).get("messageId")
+    if isinstance(message_id, str):
+        return Reply(at, message_id)
+    error = as_object(value.get("error"))
+    return Reply(at, None, error.get("code"), as_object(error.get("data")).get("inserted", False))
+
+
+def faults_of(history: History) -> list[str]:
+    """What is wrong, one sentence each; empty when everything that was promised was kept."""
+    return [
+        *_answers(history),
+        *_ids(history),
+        *_stores(history),
+        *_replays(history),
+        *_order(history),
+        *_overlaps(history),
+        *_work(history),
+    ]
+
+
+def _submissions(attempts: Iterable[Attempt]) -> dict[tuple[str, str], list[Attempt]]:
+    """The attempts by what they submit: a key in a session, or one attempt alone where there is no key."""
+    found: dict[tuple[str, str], list[Attempt]] = defaultdict(list)
+    for number, attempt in enumerate(sorted(attempts, key=lambda attempt: attempt.sent)):
+        found[attempt.session, attempt.key if attempt.key is not None else f"\0{number}"].append(attempt)
+    return found
+
+
+def _answers(history: History) -> Iterator[str]:
+    """Each request is answered exactly once while its connection lives (KEY-17)."""
+    for attempt in history.attempts:
+        if len(attempt.replies) > 1:
+            yield f"{attempt} was answered {len(attempt.replies)} times"
+        elif not attempt.replies and not attempt.lost:
+            yield f"{attempt} was never answered"
+        for reply in attempt.replies:
+            if reply.message_id is None and reply.code is None:
+                yield f"{attempt} was answered with neither a message id nor an error"
+
+
+def _ids(history: History) -> Iterator[str]:
+    """All answers of a key carry one id, and no two submissions share one (KEY-12, KEY-40)."""
+    owners: dict[str, str] = {}
+    for attempts in _submissions(history.attempts).values():
+        ids = {attempt.message_id for attempt in attempts if attempt.message_id is not None}
+        if len(ids) > 1:
+            yield f"{attempts[0]} has {len(ids)} ids"
+        for message_id in ids:
+            other = owners.setdefault(message_id, attempts[0].text)
+            if other != attempts[0].text:
+                yield f"{attempts[0].text!r} and {other!r} have one id"
+
+
+def _stores(history: History) -> Iterator[str]:
+    """At every look: acknowledged is stored once, failed is not stored, nothing is stored twice (PROMPT-9, ERR-5, KEY-15)."""
+    by_session: dict[str, list[list[Attempt]]] = defaultdict(list)
+    for (session, _), attempts in _submissions(history.attempts).items():
+        by_session[session].append(attempts)
+    for look in history.looks:
+        ids, texts = Counter(m.message_id for m in look.stored), Counter(m.text for m in look.stored)
+        for message_id, count in ids.items():
+            if count > 1:
+                yield f"the id of {_text_of(look, message_id)!r} is stored {count} times"
+        known: set[str] = set()
+        for attempts in by_session[look.session]:
+            text = attempts[0].text
+            known.add(text)
+            yield from _one_stored(look, attempts, texts[text])
+        for text, count in texts.items():
+            if text not in known and count > history.own[text]:
+                yield f"{text!r} is stored {count} times and was sent {history.own[text]} times"
+
+
+def _one_stored(look: Look, attempts: Sequence[Attempt], count: int) -> Iterator[str]:
+    text = attempts[0].text
+    if count > 1:
+        yield f"{text!r} is stored {count} times"
+    before = [attempt for attempt in attempts if attempt.sent < look.at]
+    ids = {attempt.message_id for attempt in before if attempt.answered < look.at and attempt.message_id}
+    for message_id in ids:
+        found = [message.text for message in look.stored if message.message_id == message_id]
+        if not found:
+            yield f"{text!r} was acknowledged and is not stored"
+        elif text not in found:
+            yield f"the id that {text!r} was answered with is stored with another text"
+    settled = all(attempt.answered < look.at and attempt.outcome == "failed" for attempt in before)
+    if count and settled:
+        yield f"{text!r} has only errors that say that it was not inserted, and is stored"
+
+
+def _text_of(look: Look, message_id: str) -> str:
+    return next(message.text for message in look.stored if message.message_id == message_id)
+
+
+def _replays(history: History) -> Iterator[str]:
+    """A replay shows what is stored, under the same ids, in the same order (KEY-42)."""
+    for look in history.looks:
+        stored = tuple(dict.fromkeys(message.message_id for message in look.stored))
+        if look.replayed is not None and look.replayed != stored:
+            missing = [_text_of(look, message_id) for message_id in stored if message_id not in look.replayed]
+            more = len([message_id for message_id in look.replayed if message_id not in stored])
+            yield f"a replay lacks {missing}, shows {more} unknown ids, or has another order than the store"
+
+
+def _order(history: History) -> Iterator[str]:
+    """Prompts keep their order: sent after the other was acknowledged, or after it on the same connection (PROMPT-16)."""
+    places = {
+        (look.session, message.text): place for look in history.looks for place, message in enumerate(look.stored)
+    }
+    by_session: dict[str, list[list[Attempt]]] = defaultdict(list)
+    for (session, _), attempts in _submissions(history.attempts).items():
+        if (session, attempts[0].text) in places:
+            by_session[session].append(attempts)
+    for session, submissions in by_session.items():
+        place = {id(attempts): places[session, attempts[0].text] for attempts in submissions}
+        for earlier, later in combinations(submissions, 2):  # in the order of their first attempts
+            if place[id(earlier)] < place[id(later)]:
+                continue
+            first, second = earlier[0], later[0]
+            if min((a.answered for a in earlier if a.outcome == "ok"), default=second.sent) < second.sent:
+                yield f"{second.text!r} was sent after {first.text!r} was acknowledged and stands before it"
+            elif first.outcome == second.outcome == "ok" and first.connection == second.connection:
+                yield f"{second.text!r} was sent after {first.text!r} and stands before it"
+
+
+def _overlaps(history: History) -> Iterator[str]:
+    """An error says: not inserted, and the key is free. So nothing asked before or at that time may be inserted (KEY-17, ERR-5).
+
+    The other way round is allowed: an attempt that waits behind a withdrawal becomes a submission of its own.
+    """
+    for attempts in _submissions(history.attempts).values():
+        for done in attempts:
+            if done.outcome != "ok":
+                continue
+            for failed in attempts:
+                if failed.outcome == "failed" and done.sent < failed.sent and done.connection == failed.connection:
+                    if failed.sent < done.answered:
+                        yield f"{failed} was sent twice: the second attempt failed although the first was inserted"
+                    else:
+                        yield f"{failed} was refused as not inserted after it had been acknowledged"
+                elif failed.outcome == "failed" and done.answered < failed.sent:
+                    yield f"{failed} was refused as not inserted after it had been acknowledged elsewhere"
+
+
+def _work(history: History) -> Iterator[str]:
+    """The model works once on a message, and sees it once (KEY-13)."""
+    for attempts in _submissions(history.attempts).values():
+        text = attempts[0].text
+        stored = any(attempt.outcome == "ok" for attempt in attempts)
+        # What was not stored when its runtime died may have been begun: each such attempt may cost one more call.
+        spared = sum(attempt.outcome in ("failed", "unknown") for attempt in attempts) + history.kills
+        if history.calls is not None and (count := history.calls.get(text, 0)) > 1 + spared:
+            yield f"the model was asked {count} times for {text!r}"
+        count = 1 if history.in_context is None else history.in_context.get(text, 0)
+        if stored and not 1 <= count <= 1 + history.torn[text]:
+            yield f"the model sees {text!r} {count} times"

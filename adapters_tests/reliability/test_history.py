@@ -1,0 +1,238 @@
+"""The judge itself: right histories pass, and each kind of wrong one is called what it is."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from adapters.client.record import Record
+from adapters_tests.reliability.history import Attempt, History, Look, Reply, Stored, attempts_of, faults_of
+
+S = "a-session"
+
+
+def ok(sent: float, at: float, text: str = "one", message_id: str | None = None, **more: object) -> Attempt:
+    key, connection = str(more.get("key", text)), int(str(more.get("connection", 0)))
+    session = str(more.get("session", S))
+    return Attempt(session, key, text, connection, sent, [Reply(at, message_id or f"id of {text}")])
+
+
+def failed(sent: float, at: float, text: str = "one", connection: int = 0, inserted: bool | None = False) -> Attempt:
+    return Attempt(S, text, text, connection, sent, [Reply(at, None, -32603, inserted)])
+
+
+def lost(sent: float, text: str = "one", connection: int = 0) -> Attempt:
+    return Attempt(S, text, text, connection, sent, lost=True)
+
+
+def look(at: float, *texts: str, replayed: tuple[str, ...] | None = None) -> Look:
+    return Look(at, S, tuple(Stored(f"id of {text}", text) for text in texts), replayed)
+
+
+def right() -> History:
+    """A history with everything in it that is allowed."""
+    return History(
+        attempts=[
+            ok(1, 2),
+            ok(1.5, 2),  # joined
+            ok(3, 3.1),  # a retry
+            lost(4, "two"),
+            ok(6, 7, "two", connection=1),
+            failed(8, 9, "three", connection=1),
+            lost(10, "four", connection=1),
+            failed(11, 12, "five", connection=1),
+            ok(11.5, 13, "five", connection=1),  # waited behind the withdrawal of the first
+            failed(14, 15, "one", connection=1, inserted=None),  # its look-up failed
+            Attempt(S, None, "no key", 1, 16, [Reply(17, "a random id")]),
+        ],
+        looks=[
+            look(5, "one", "own"),
+            Look(
+                20, S, (*look(0, "one", "own", "two", "five").stored, Stored("a random id", "no key")),
+                ("id of one", "id of own", "id of two", "id of five", "a random id"),
+            ),
+        ],
+        own=Counter({"own": 1}),
+        calls={"one": 1, "two": 2, "three": 1, "five": 1},
+        in_context={"one": 1, "two": 1, "three": 0, "four": 0, "five": 1, "no key": 1},
+    )  # fmt: skip
+
+
+def test_a_right_history_passes() -> None:
+    assert faults_of(right()) == []
+
+
+def test_an_empty_history_passes() -> None:
+    assert faults_of(History()) == []
+
+
+def stored_instead(*texts: str) -> Callable[[History], None]:
+    def change(history: History) -> None:
+        history.looks[-1] = look(20, *texts)
+        history.attempts = [attempt for attempt in history.attempts if attempt.key is not None]
+
+    return change
+
+
+def an_answer_too_many(history: History) -> None:
+    history.attempts[0].replies.append(history.attempts[0].replies[0])
+
+
+def no_answer(history: History) -> None:
+    history.attempts.append(Attempt(S, "six", "six", 1, 18))
+
+
+def an_answer_that_says_nothing(history: History) -> None:
+    history.attempts.append(Attempt(S, "six", "six", 1, 18, [Reply(19, None)]))
+
+
+def two_ids(history: History) -> None:
+    history.attempts[2].replies = [Reply(3.1, "another id")]
+
+
+def one_id_for_two(history: History) -> None:
+    """The same key in another session; what is stored there is not looked at here."""
+    history.attempts.append(ok(18, 19, "elsewhere", "id of one", key="one", session="another session"))
+
+
+def an_id_twice(history: History) -> None:
+    history.looks[-1] = replace(history.looks[-1], stored=(*history.looks[-1].stored, Stored("id of one", "?")))
+
+
+def a_double_under_two_ids(history: History) -> None:
+    history.looks[-1] = replace(
+        history.looks[-1], stored=(*history.looks[-1].stored, Stored("other", "two")), replayed=None
+    )
+
+
+def another_text_under_the_id(history: History) -> None:
+    history.looks[0] = Look(5, S, (Stored("id of one", "something else"),))
+    history.own["something else"] = 1
+
+
+def lost_in_between(history: History) -> None:
+    """There at the end, but not at the look after its answer: it was not stored when it was acknowledged."""
+    history.looks[0] = look(5, "own")
+
+
+def a_replay_without_a_message(history: History) -> None:
+    history.looks[-1] = replace(history.looks[-1], replayed=("id of one", "id of two", "id of five", "a random id"))
+
+
+def a_replay_in_another_order(history: History) -> None:
+    shown = history.looks[-1].replayed or ()
+    history.looks[-1] = replace(history.looks[-1], replayed=tuple(reversed(shown)))
+
+
+def a_refusal_of_what_was_acknowledged(history: History) -> None:
+    history.attempts.append(failed(18, 19, connection=1))
+
+
+def a_refusal_of_a_second_attempt(history: History) -> None:
+    history.attempts[1] = failed(1.5, 1.7)
+
+
+def work_done_twice(history: History) -> None:
+    history.calls = {"one": 3}  # one more is spared: an attempt of it met a store that could not be read
+
+
+def seen_twice(history: History) -> None:
+    history.in_context = {**(history.in_context or {}), "one": 2}
+
+
+def not_seen(history: History) -> None:
+    history.in_context = {**(history.in_context or {}), "one": 0}
+
+
+def a_stranger(history: History) -> None:
+    history.own["own"] = 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (an_answer_too_many, "was answered 2 times"),
+        (no_answer, "was never answered"),
+        (an_answer_that_says_nothing, "neither a message id nor an error"),
+        (two_ids, "has 2 ids"),
+        (one_id_for_two, "have one id"),
+        (an_id_twice, "the id of 'one' is stored 2 times"),
+        (a_double_under_two_ids, "'two' is stored 2 times"),
+        (another_text_under_the_id, "is stored with another text"),
+        (lost_in_between, "'one' was acknowledged and is not stored"),
+        (stored_instead("own", "two", "five"), "'one' was acknowledged and is not stored"),
+        (stored_instead("one", "own", "two", "three", "five"), "'three' has only errors"),
+        (
+            stored_instead("two", "own", "one", "five"),
+            "'two' was sent after 'one' was acknowledged and stands before it",
+        ),
+        (a_replay_without_a_message, "a replay lacks ['own']"),
+        (a_replay_in_another_order, "another order than the store"),
+        (a_refusal_of_what_was_acknowledged, "refused as not inserted after it had been acknowledged"),
+        (a_refusal_of_a_second_attempt, "the second attempt failed although the first was inserted"),
+        (work_done_twice, "the model was asked 3 times for 'one'"),
+        (seen_twice, "the model sees 'one' 2 times"),
+        (not_seen, "the model sees 'one' 0 times"),
+        (a_stranger, "'own' is stored 1 times and was sent 0 times"),
+    ],
+)
+def test_a_wrong_history_is_called_what_it_is(change: Callable[[History], None], says: str) -> None:
+    history = right()
+    change(history)
+    assert any(says in fault for fault in faults_of(history)), faults_of(history)
+
+
+def test_prompts_in_flight_together_keep_the_order_in_which_they_were_sent() -> None:
+    history = History([ok(1, 5), ok(2, 4, "two")], [look(9, "two", "one")])
+    assert faults_of(history) == ["'two' was sent after 'one' and stands before it"]
+    history.attempts[1].connection = 1  # two clients at once: any order
+    assert faults_of(history) == []
+
+
+def test_a_torn_insertion_is_counted_and_not_blamed() -> None:
+    history = History([lost(1), ok(2, 3, connection=1)], [look(4, "one")], in_context={"one": 2})
+    assert faults_of(history) == ["the model sees 'one' 2 times"]
+    history.torn["one"] = 1
+    assert faults_of(history) == []
+
+
+def test_a_killed_runtime_may_begin_the_work_again() -> None:
+    history = History([ok(1, 2)], [look(4, "one")], calls={"one": 2})
+    assert faults_of(history) == ["the model was asked 2 times for 'one'"]
+    history.kills = 1
+    assert faults_of(history) == []
+
+
+def test_attempts_are_read_from_the_wire() -> None:
+    record = Record()
+    began = time.monotonic()
+
+    def sent(number: int, text: str, key: str | None) -> None:
+        params = {"sessionId": S, "prompt": [{"type": "text", "text": text}], "idempotencyKey": key}
+        record.add({"id": number, "method": "session/prompt", "params": params}, 1, sent=True)
+
+    sent(1, "one", "K1")
+    sent(2, "two", "K2")
+    sent(3, "three", None)
+    sent(4, "four", "K4")
+    record.add({"id": 5, "method": "session/list", "params": {}}, 1, sent=True)
+    record.add({"id": 1, "result": {"messageId": "m1"}}, 1, sent=False)
+    record.add({"id": 2, "error": {"code": -32800, "message": "-", "data": {"inserted": False}}}, 1, sent=False)
+    record.add({"id": 3, "error": {"code": -32603, "message": "-", "data": {"inserted": None}}}, 1, sent=False)
+    record.add({"id": 5, "result": {"sessions": []}}, 1, sent=False)
+    record.add({"method": "session/update", "params": {}}, 1, sent=False)
+    record.add({"id": 1, "result": {"messageId": "m1"}}, 1, sent=False)
+    record.add(None, 1, sent=False)
+    attempts = list(attempts_of(record.since(0), 7, ended=True))
+    assert [(a.session, a.key, a.text, a.connection) for a in attempts] == [
+        (S, "K1", "one", 7), (S, "K2", "two", 7), (S, None, "three", 7), (S, "K4", "four", 7),
+    ]  # fmt: skip
+    assert [attempt.outcome for attempt in attempts] == ["ok", "failed", "unknown", "unknown"]
+    assert [len(attempt.replies) for attempt in attempts] == [2, 1, 1, 0]
+    assert all(began <= attempt.sent <= time.monotonic() for attempt in attempts)
+    [_, _, _, open_still] = attempts_of(record.since(0), 7, ended=False)
+    assert open_still.outcome == "open"
