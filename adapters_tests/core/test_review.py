@@ -493,7 +493,7 @@ async def test_a_cancel_reaches_no_further_than_the_work_of_its_prompt() -> None
 async def test_a_runtime_that_raises_anything_costs_one_prompt_at_most(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """RPC-14, ERR-5, KEY-14: the error says that nothing was inserted; the key is unused; the session goes on."""
+    """RPC-14, ERR-5, KEY-14: the error says what is known of the insertion; the key is unused; the session goes on."""
     async with rig(automatic=method not in ("withdraw", "interrupt")) as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)
@@ -513,7 +513,8 @@ async def test_a_runtime_that_raises_anything_costs_one_prompt_at_most(
             else:
                 error = await outcome(call.message_id())
                 assert isinstance(error, AcpError)
-                assert (error.code, error.data) == (-32603, {"inserted": False})
+                inserted = None if method == "is_recorded" else False
+                assert (error.code, error.data) == (-32603, {"inserted": inserted})
         again = await client.prompt(session_id, "hi", key="K")
         assert await again.message_id() == derived_id(session_id, "K")
 
@@ -557,7 +558,7 @@ async def test_a_runtime_that_cannot_be_loaded_is_an_answer_and_not_the_end() ->
 async def test_an_update_that_is_no_json_costs_only_itself() -> None:
     """RPC-14, STDIO-1: a driver's `deliver` never raises; what follows is shown."""
     deep: list[Any] = []
-    for _ in range(3000):
+    for _ in range(100_000):
         deep = [deep]
     async with rig() as r:
         client = await r.connect()
