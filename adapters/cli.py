@@ -22,7 +22,8 @@ from adapters.command_line import PROGRAM, Command, Grammar, Invocation, Option,
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from adapters.core.front import Server
+    from adapters.codex.host import Host
+    from adapters.core.front import Prepare, Server
     from adapters.core.runtime import Features, Runtime
 
 _AGENT_OPTIONS: Final = (
@@ -76,8 +77,8 @@ class _Front:
     check: Callable[[], None]
     """Raises `CannotStartError` if the runtime is not installed."""
     features: Callable[[], Features]
-    load: Callable[[TaskGroup, Mapping[str, str]], Runtime]
-    """The driver, for runtimes with this environment; its tasks run in the group."""
+    driver: Callable[[TaskGroup, Mapping[str, str]], tuple[Callable[[], Runtime], Prepare | None]]
+    """For runtimes with this environment: how to load the driver, whose tasks run in the group, and what can begin before."""
     isolated: Callable[[Path, str], Mapping[str, str]]
     """The environment of a runtime in the home DIR that talks to the scripted model at URL."""
 
@@ -95,10 +96,13 @@ def _claude_features() -> Features:
     return FEATURES
 
 
-def _load_claude(tasks: TaskGroup, environ: Mapping[str, str]) -> Runtime:
-    from adapters.claude.runtime import ClaudeRuntime
+def _claude_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callable[[], Runtime], Prepare | None]:
+    def load() -> Runtime:
+        from adapters.claude.runtime import ClaudeRuntime
 
-    return ClaudeRuntime(tasks, environ)
+        return ClaudeRuntime(tasks, environ)
+
+    return load, None
 
 
 def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
@@ -123,10 +127,21 @@ def _codex_features() -> Features:
     return FEATURES
 
 
-def _load_codex(tasks: TaskGroup, environ: Mapping[str, str]) -> Runtime:
-    from adapters.codex.runtime import CodexRuntime
+def _codex_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callable[[], Runtime], Prepare | None]:
+    hosts: list[Host] = []
 
-    return CodexRuntime(tasks, environ)
+    async def prepare() -> None:
+        from adapters.codex.host import Host
+
+        hosts.append(Host(tasks, environ))
+        await hosts[0].prepare()
+
+    def load() -> Runtime:
+        from adapters.codex.runtime import CodexRuntime
+
+        return CodexRuntime(tasks, environ, *hosts)
+
+    return load, prepare
 
 
 def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
@@ -139,8 +154,8 @@ def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
 
 
 _FRONTS: Final[Mapping[str, _Front]] = {
-    "claude": _Front("Claude Code", _check_claude, _claude_features, _load_claude, _isolated_claude),
-    "codex": _Front("Codex", _check_codex, _codex_features, _load_codex, _isolated_codex),
+    "claude": _Front("Claude Code", _check_claude, _claude_features, _claude_driver, _isolated_claude),
+    "codex": _Front("Codex", _check_codex, _codex_features, _codex_driver, _isolated_codex),
 }
 
 _GRAMMAR: Final = Grammar(
@@ -240,7 +255,8 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
 
     info = AgentInfo(PROGRAM, front.title, __version__)
     async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
-        async with serve(lambda: front.load(tasks, environ), front.features(), info) as server:
+        load, prepare = front.driver(tasks, environ)
+        async with serve(load, front.features(), info, prepare) as server:
             yield server
         tasks.cancel_scope.cancel()
 

@@ -7,7 +7,7 @@ decides for itself (D7); the next one that needs a server gets a new one.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
 import anyio
@@ -58,7 +58,7 @@ class Host:
         self._server: AppServer | None = None
         self._coming: AppServer | None = None
         """It was started, and has not introduced itself yet."""
-        self._starting = anyio.Lock()
+        self._starting = anyio.Lock(fast_acquire=True)  # so that `prepare` starts the process in its first step
         self._closed = False
         self._members: dict[str, Member] = {}
         self._children: dict[str, str] = {}
@@ -104,6 +104,11 @@ class Host:
             await self.stop()
 
     # --- the process ---------------------------------------------------------------------------------------------------
+
+    async def prepare(self) -> None:
+        """Start the app-server before anybody needs it; why it does not start is told to whoever does."""
+        with suppress(AcpError):
+            await self.server()
 
     async def server(self) -> AppServer:
         """The running app-server; starts one when there is none. Raises `AcpError` that says why it does not start."""

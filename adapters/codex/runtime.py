@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.acp.schema import dump
 from adapters.codex import threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
@@ -34,17 +33,15 @@ class CodexRuntime:
 
     features: Features = FEATURES
 
-    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None, host: Host | None = None) -> None:
+        """`host`: one that was prepared before this module was imported; it has the same `tasks` and `environ`."""
         self._tasks = tasks
-        self._host = Host(tasks, dict(os.environ if environ is None else environ))
         self._sessions: set[CodexSession] = set()
-        tasks.start_soon(self._warm_up)
-
-    async def _warm_up(self) -> None:
-        """Start the app-server while the client has not asked for a session yet, and build models while it starts."""
-        self._tasks.start_soon(_build_models)
-        with suppress(AcpError):  # whoever needs it will be told
-            await self._host.server()
+        if host is None:
+            host = Host(tasks, dict(os.environ if environ is None else environ))
+            tasks.start_soon(host.prepare)  # while the client has not asked for a session yet
+        self._host = host
+        self._built = False
 
     async def new_session(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
         """A session under a fresh id. Raises `AcpError` that says why it cannot start."""
@@ -103,6 +100,9 @@ class CodexRuntime:
             await self._tasks.start(session.tasks.run)
         self._sessions = {known for known in self._sessions if not known.tasks.ended} | {session}
         session.begin()
+        if not self._built:
+            self._built = True
+            self._tasks.start_soon(_build_models)  # while the user thinks
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not Codex's."""

@@ -5,7 +5,7 @@ Owns which connections exist and what each has negotiated. Imports no models: `i
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 PROTOCOL_VERSIONS = (2,)
 """ACP versions this agent speaks (INIT-2)."""
+
+
+Prepare = Callable[[], Coroutine[Any, Any, None]]
+"""Begins what a driver will need; light, and raises nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +71,17 @@ class Peer:
 class Server:
     """Serves one runtime to any number of connections. Use as made by `serve`."""
 
-    def __init__(self, tasks: TaskGroup, load: Callable[[], Runtime], features: Features, info: AgentInfo) -> None:
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        load: Callable[[], Runtime],
+        features: Features,
+        info: AgentInfo,
+        prepare: Prepare | None,
+    ) -> None:
         self._tasks = tasks
         self._load = load
+        self._prepare = prepare
         self._features = features
         self._info = info
         self._agent: Agent | None = None
@@ -85,6 +97,7 @@ class Server:
     def agent(self) -> Agent:
         """The agent behind the gate, loaded at first need. Raises `AcpError` when the runtime's driver cannot be loaded."""
         if self._agent is None:
+            self._prepare = None  # too late for it
             try:
                 from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
 
@@ -148,8 +161,17 @@ class Server:
         }
 
     async def _warm_up(self) -> None:
-        """Load what the next request needs while the client reads the answer."""
+        """Load what the next request needs while the client reads the answer.
+
+        What `prepare` starts comes up while our models are imported: it runs to its first wait before they are.
+        """
         await anyio.lowlevel.checkpoint()
+        self._tasks.start_soon(self._load_agent)
+        prepare, self._prepare = self._prepare, None
+        if prepare:
+            await prepare()
+
+    async def _load_agent(self) -> None:
         try:
             _ = self.agent
         except AcpError as error:
@@ -175,14 +197,16 @@ def capabilities(features: Features) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def serve(load: Callable[[], Runtime], features: Features, info: AgentInfo) -> AsyncGenerator[Server]:
+async def serve(
+    load: Callable[[], Runtime], features: Features, info: AgentInfo, prepare: Prepare | None = None
+) -> AsyncGenerator[Server]:
     """A server for one runtime; leaving the block closes its sessions and ends every task of it.
 
     `load` builds the runtime driver; it is called after `initialize` is answered and may raise an `AcpError`, which then
-    answers each request that needs it.
+    answers each request that needs it. `prepare` is called once, right before it.
     """
     async with anyio.create_task_group() as tasks:
-        server = Server(tasks, load, features, info)
+        server = Server(tasks, load, features, info, prepare)
         try:
             yield server
         finally:
