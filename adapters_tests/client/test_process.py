@@ -14,7 +14,7 @@ from adapters.client.process import start_agent
 pytestmark = pytest.mark.anyio
 
 ECHO = "import sys\nfor line in sys.stdin.buffer:\n sys.stdout.buffer.write(line); sys.stdout.buffer.flush()\n"
-DEAF = "import signal, sys, time\nsignal.signal(15, signal.SIG_IGN)\nsys.stdout.write('up\\n')\nsys.stdout.flush()\ntime.sleep(60)\n"
+DEAF = "import os, signal, time\nsignal.signal(15, signal.SIG_IGN)\nos.write(1, b'up\\n')\ntime.sleep(60)\n"
 
 
 def python(code: str) -> list[str]:
