@@ -1,6 +1,6 @@
 """Every fault at every operation on a keyed prompt's way, in the real agent and the real runtime.
 
-    python bench/faults.py --runtime claude|codex [--scenario resume|new|fold ...] [--kind KIND ...] [--from N] [--every N]
+    python bench/faults.py --runtime claude|codex [--scenario resume|new|fold ...] [--kind KIND ...] [--every N [--offset N]]
 
 For each point: the agent runs until the fault, a fresh agent resumes the session and sends the same prompt again, and the
 history is judged (`adapters_tests/reliability/history.py`): answers, ids, the runtime's own store, model calls. Prints a line
@@ -36,7 +36,7 @@ async def run(runtime: RuntimeUnderTest, options: argparse.Namespace) -> list[Re
                 bench = Bench(rig)
                 labels = max([await bench.operations(scenario) for _ in range(2)], key=len)
                 points = [point for point in points_of(scenario, labels) if point.kind in options.kind]
-                points = [point for point in points if point.at >= options.first][:: options.every]
+                points = points[options.offset :: options.every]
                 say(f"{runtime.name} {scenario}: {len(labels)} operations, {len(points)} points")
                 for number, point in enumerate(points, 1):
                     results.append(await bench.play(point))
@@ -84,8 +84,8 @@ def main() -> int:
     parser.add_argument("--runtime", required=True, choices=[runtime.name for runtime in RUNTIMES])
     parser.add_argument("--scenario", nargs="*", default=list(SCENARIOS), choices=SCENARIOS)
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--from", dest="first", type=int, default=1, help="the first operation")
-    parser.add_argument("--every", type=int, default=1, help="only every Nth point")
+    parser.add_argument("--every", type=int, default=1, help="only every Nth point ...")
+    parser.add_argument("--offset", type=int, default=0, help="... behind so many")
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()

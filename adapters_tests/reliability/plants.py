@@ -24,57 +24,111 @@ class Change:
     new: str
 
 
-PLANTS: dict[str, tuple[Change, ...]] = {
-    "no look-up": (
-        Change("core/session.py", "recorded = await self.runtime.is_recorded(wanted)", "recorded = False"),
+@dataclass(frozen=True, slots=True)
+class Plant:
+    """A fault, steps of a `Walk` that meet it for certain, and what the judge says then."""
+
+    changes: tuple[Change, ...]
+    steps: str
+    says: str
+    runtimes: tuple[str, ...] = ("claude", "codex")
+
+
+PLANTS: dict[str, Plant] = {
+    "no look-up": Plant(
+        (Change("core/session.py", "recorded = await self.runtime.is_recorded(wanted)", "recorded = False"),),
+        "submit_tool tool_runs submit release settle kill_agent resend_last settle",
+        "stored 2 times",
     ),
-    "no join": (
-        Change("core/submissions.py", "pending = self._pending.get(key)", "pending = None"),
+    "no join": Plant(
+        (Change("core/submissions.py", "pending = self._pending.get(key)", "pending = None"),),
+        "submit_tool tool_runs submit resend_last withdraw_last release settle",
+        "the second attempt failed although the first was inserted",
     ),
-    "an early answer": (
-        Change(
-            "core/session.py",
-            "                    self._show(submission)\n                    self._stop_if_unwanted(submission)\n"
-            "            case port.PromptInserted",
-            "                    self._show(submission)\n                    self._settle_inserted(submission)\n"
-            "                    self._stop_if_unwanted(submission)\n            case port.PromptInserted",
+    "an early answer": Plant(
+        (
+            Change(
+                "core/session.py",
+                "            await self.runtime.submit(submission.message_id, submission.payload.blocks)\n",
+                "            await self.runtime.submit(submission.message_id, submission.payload.blocks)\n"
+                "            self._settle_inserted(submission)\n",
+            ),
         ),
+        "kill_at_answer kill_at_answer kill_at_answer",
+        "was acknowledged and is not stored",
     ),
-    "a lying withdrawal": (
-        Change(
-            "core/session.py",
-            "            submission.payload.withdrawing = True\n            self._spawn(self._ask_withdrawal, submission)",
-            "            self._fail(submission, None)",
+    "a lying withdrawal": Plant(
+        (
+            Change(
+                "core/session.py",
+                "            self._spawn(self._ask_withdrawal, submission)",
+                "            self._fail(submission, None)",
+            ),
         ),
+        "submit settle freeze settle freeze settle freeze settle freeze settle",
+        "has only errors that say that it was not inserted, and is stored",
     ),
-    "no session id in the key": (
-        Change(
-            "core/submissions.py",
-            "return str(uuid_utils.uuid5(_namespace(session_id), key))",
-            "return str(uuid_utils.uuid5(NAMESPACE, key))",
+    "no session id in the key": Plant(
+        (
+            Change(
+                "core/submissions.py",
+                "return str(uuid_utils.uuid5(_namespace(session_id), key))",
+                "return str(uuid_utils.uuid5(NAMESPACE, key))",
+            ),
         ),
+        "submit answered sibling settle",
+        "have one id",
     ),
-    "a stale cache": (
-        Change(
-            "claude/store.py",
-            "            try:\n                # A detour",
-            "            if self._fresh is None:\n                return\n            try:\n                # A detour",
+    "a stale cache": Plant(
+        (
+            Change(
+                "claude/session.py", "_logged_kinds: set[str] = set()", "_stores = {}\n_logged_kinds: set[str] = set()"
+            ),
+            Change(
+                "claude/session.py",
+                "self._store = Store(session_id, partial(launcher.transcript, session_id))",
+                "self._store = _stores.setdefault(session_id, Store(session_id, partial(launcher.transcript, session_id)))",
+            ),
+            Change(
+                "claude/store.py",
+                "            self._unexplained |= unannounced\n",
+                "            self._unexplained |= unannounced\n            self.refresh = anyio.lowlevel.checkpoint\n",
+            ),
         ),
-        Change("claude/store.py", "            self._unexplained |= unannounced", "            self._fresh = None"),
-        Change("claude/store.py", "        self._fresh = False\n\n    async", "        pass\n\n    async"),
-        Change("claude/store.py", "            self._fresh = True", "            pass"),
+        "submit answered guest_agent settle",
+        "acknowledged",
+        ("claude",),
     ),
-    "no orphan stop": (
-        Change("claude/launch.py", "await orphans.end_orphans(self.folder, session_id)", "return"),
-        Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
+    "a stale cache of Codex": Plant(
+        (
+            Change("codex/thread.py", "_TRIES: Final = 3", "_histories = {}\n_TRIES: Final = 3"),
+            Change(
+                "codex/thread.py",
+                "self.history = History(thread_id)",
+                "self.history = _histories.setdefault(thread_id, History(thread_id))",
+            ),
+            Change("codex/history.py", "        self.complete = False\n        self.ids.clear()", "        return"),
+        ),
+        "submit answered guest_agent settle",
+        "stored 2 times",
+        ("codex",),
     ),
-}  # fmt: skip
+    "no orphan stop": Plant(
+        (
+            Change("claude/launch.py", "await orphans.end_orphans(self.folder, session_id)", "return"),
+            Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
+        ),
+        "submit_tool tool_runs submit queued kill_agent resend_last answered release settle",
+        "stored 2 times",
+        ("claude",),  # Codex ends with its agent, and locks its threads itself
+    ),
+}
 
 
 def planted_copy(folder: Path, plant: str) -> Path:
     """Copy the package into `folder` with the fault in it; gives the folder, for PYTHONPATH."""
     shutil.copytree(PACKAGE, folder / "adapters", ignore=shutil.ignore_patterns("__pycache__"))
-    for change in PLANTS[plant]:
+    for change in PLANTS[plant].changes:
         path = folder / "adapters" / change.file
         text = path.read_text()
         assert text.count(change.old) == 1, f"{change.file} no longer holds the one place of {plant!r}: {change.old!r}"

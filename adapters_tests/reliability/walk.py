@@ -6,6 +6,7 @@ right or wrong is said by `history`. `run` plays one history; `Walk.play` plays 
 
 from __future__ import annotations
 
+import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -35,9 +36,13 @@ STEPS = {
     "submit": 7, "submit_tool": 3, "submit_slow": 2, "submit_failing": 1, "submit_asking": 2, "submit_unkeyed": 1,
     "resend": 5, "resend_twice": 1, "withdraw": 3, "stop": 1, "release": 3, "answer_one": 3, "settle": 2,
     "kill_agent": 1, "kill_runtime": 1, "kill_both": 1, "end_agent": 1, "resume_again": 1, "reopen": 1,
-    "second_agent": 1, "own_turn": 1, "sibling": 1, "kill_at_answer": 1,
+    "second_agent": 1, "guest_agent": 1, "own_turn": 1, "sibling": 1, "kill_at_answer": 1, "freeze": 1,
 }  # fmt: skip
 """What may happen next, and how often it does."""
+
+
+_WITHDRAWN = 0.8
+"""How often a prompt that is handed to a runtime that stands still is withdrawn."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -86,8 +91,10 @@ def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
 class Walk:
     """One history: an agent, its successors and rivals, one session and a sibling of it."""
 
-    def __init__(self, rig: Rig, seed: str) -> None:
+    def __init__(self, rig: Rig, seed: str, *, obliging: bool = False) -> None:
         self.rig = rig
+        self.obliging = obliging
+        """Every question is answered with yes, at once: for chosen steps that need their tools."""
         self.seed = seed
         self.random = Random(seed)
         self.submissions: list[Submission] = []
@@ -151,6 +158,8 @@ class Walk:
     async def decide(self, question: Question) -> str | None:
         """Answered when `answer_one` comes to it, mostly allowed, sometimes refused."""
         answered = anyio.Event()
+        if self.obliging:
+            return await permissions.allow(question)
         if not self._answer_all:
             self._questions.append((question, answered))
             await answered.wait()
@@ -250,9 +259,12 @@ class Walk:
         """Wait for the answer to the last attempt."""
         await self._outcome(self.submissions[-1].calls[-1])
 
+    async def queued(self) -> None:
+        """Wait until the runtime itself holds a prompt."""
+        await self.rig.queued(self.session)
+
     async def tool_runs(self) -> None:
         """Wait until the newest tool runs."""
-        self._answer_everything()
         [*_, tool] = [made.tool for made in self.submissions if made.tool]
         await tool.started()
 
@@ -417,6 +429,36 @@ class Walk:
                     self.faults.append(f"a second agent was refused without the holder's name: {error.message}")
             else:
                 self.faults.append("a second agent got the session although it is active")
+
+    async def guest_agent(self) -> None:
+        """Another agent has the session for a turn, in order: closed here, opened there, and back (KEY-42, E45)."""
+        await self._settle()
+        await self._close_all()
+        made = self._new()
+        async with self.rig.agent() as guest:
+            await guest.resume(self.session)
+            made.calls.append(await guest.prompt(self.session, made.text, made.key))
+            await self._outcome(made.calls[-1])
+            await guest.client.wait_state(self.session, "idle", since=made.calls[-1].mark, within=WITHIN)
+        self.links.append(guest)
+        await self.link.resume(self.session)
+        self.complete = False
+        await self._send(made)
+
+    async def freeze(self) -> None:
+        """The runtime stands still while a prompt is handed to it and withdrawn; then it goes on."""
+        frozen = self.rig.runtimes()
+        for proc in frozen:
+            proc.kill(signal.SIGSTOP)
+        try:
+            await self.submit()
+            await anyio.sleep(0.3)  # it may be on its way or not: both are cases
+            if self.random.random() < _WITHDRAWN:
+                await self.withdraw_last()
+                await anyio.sleep(0.05)
+        finally:
+            for proc in frozen:
+                proc.kill(signal.SIGCONT)
 
     # --- the end -----------------------------------------------------------------------------------------------------------
 
