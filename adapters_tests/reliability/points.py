@@ -27,7 +27,6 @@ from adapters.client.process import start_agent
 from adapters.client.record import ConnectionLostError
 from adapters_tests.e2e.rig import Link, Rig, Tool
 from adapters_tests.reliability.history import History, Look, Stored, attempts_of, faults_of
-from adapters_tests.reliability.store import torn_texts
 
 HOOK = Path(__file__).with_name("hook")
 
@@ -298,7 +297,7 @@ class _Run:
             return
         history, model = self.history, self.rig.model
         history.own = Counter(text for text, _ in before)
-        history.torn = torn_texts(self.rig.runtime.name, self.rig.root, self.session)
+        history.torn = self.rig.runtime.torn(self.rig.root)
         texts = {attempt.text for attempt in history.attempts}
         history.calls = {text: model.calls(text) for text in texts}
         history.in_context = {text: model.in_conversation(text) for text in texts}

@@ -23,11 +23,11 @@ from adapters.client.calls import PromptCall
 from adapters.client.permissions import Question
 from adapters.client.record import ConnectionLostError
 from adapters.client.view import SessionView
-from adapters.scripted.script import Answer, Shell, Spread, Text, Thinking, ToolUse, say
+from adapters.scripted.script import Answer, Spread, Text, Thinking, say
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, Tool
+from adapters_tests.e2e.runtimes import Deviation
 from adapters_tests.reliability.history import History, Look, Stored, attempts_of, faults_of
-from adapters_tests.reliability.store import torn_texts
 
 WITHIN = 60.0
 """Seconds in which every answer comes and all work ends, once nothing holds it up any more."""
@@ -43,6 +43,10 @@ STEPS = {
 
 _WITHDRAWN = 0.8
 """How often a prompt that is handed to a runtime that stands still is withdrawn."""
+
+
+_BESIDE = 0.5
+"""How often the user's own runtime takes its turn while our agent has the session active."""
 
 
 class BrokenPromiseError(AssertionError):
@@ -205,15 +209,9 @@ class Walk:
         """The model wants two commands that have to be allowed."""
         made = self._new()
         path = self.rig.project / f"made-{len(self.submissions)}"
-        asking = tuple(self._asking(f"touch '{path}-{number}'") for number in range(2))
+        asking = tuple(self.rig.runtime.asking(f"touch '{path}-{number}'") for number in range(2))
         self.rig.answer(made.text, Answer(asking), say("Done, or not."))
         await self._send(made)
-
-    def _asking(self, command: str) -> Shell | ToolUse:
-        if self.rig.runtime.shell_asks:
-            return Shell(command)
-        escalated = {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "for the test"}
-        return ToolUse("exec_command", escalated)
 
     def _new(self, *, keyed: bool = True) -> Submission:
         number = len(self.submissions)
@@ -335,6 +333,8 @@ class Walk:
         self.look(replayed=tuple(self.link.user_messages(self.session, mark)))
         if self.complete:
             replayed = by_id(SessionView.of(self.link.client.updates(self.session, mark)))
+            if self.rig.runtime.name == "codex":  # it stores no item of a command that was refused (0.163.0)
+                shown = {key: item for key, item in shown.items() if key in replayed or item.get("status") != "failed"}
             different = [key for key in {**shown, **replayed} if shown.get(key) != replayed.get(key)]
             if different:
                 first = different[0]
@@ -355,11 +355,11 @@ class Walk:
         await self._settle()
         text = f"History {self.seed} own {len(self.own)}"
         self.own[text] += 1
-        beside = self.rig.runtime.name == "claude" and self.random.random() < 0.5
+        beside = not self.rig.deviates(Deviation.LOCKS_ITS_THREADS) and self.random.random() < _BESIDE
         if not beside:
             await self._close_all()
-        said = await self.rig.user_turn(self.session, text)
-        if text not in [message.text for message in self.rig.stored(self.session)]:
+        status, said = await self.rig.user_turn(self.session, text)
+        if status or text not in [message.text for message in self.rig.stored(self.session)]:
             self.faults.append(f"the user's own turn came to nothing: {said[-300:]}")
         if not beside:
             await self.link.resume(self.session)
@@ -419,7 +419,12 @@ class Walk:
         await self._next_agent()
 
     async def second_agent(self) -> None:
-        """Another agent wants the session: refused, with the holder's name; nothing is lost."""
+        """Another agent wants the session: refused, with the holder's name; nothing is lost.
+
+        Where the runtime itself holds the lock, there is none between its death and the next prompt: then the other agent gets
+        the session, and gives it back when it ends (LOCKS_ITS_THREADS).
+        """
+        held = self.rig.runtimes() or not self.rig.deviates(Deviation.LOCKS_ITS_THREADS)
         async with self.rig.agent() as rival:
             try:
                 await rival.resume(self.session)
@@ -428,7 +433,8 @@ class Walk:
                 if str(self.link.process.pid) not in f"{error.message} {error.data}":
                     self.faults.append(f"a second agent was refused without the holder's name: {error.message}")
             else:
-                self.faults.append("a second agent got the session although it is active")
+                if held:
+                    self.faults.append("a second agent got the session although it is active")
 
     async def guest_agent(self) -> None:
         """Another agent has the session for a turn, in order: closed here, opened there, and back (KEY-42, E45)."""
@@ -488,7 +494,7 @@ class Walk:
         self.history.in_context = seen
         await self.compare()
         for text in self.own:
-            if self.rig.model.in_conversation(text) != 1:
+            if self.rig.in_conversation(text) != 1:
                 self.faults.append(f"{text!r}, the user's own, is not in the conversation once")
 
     def look(self, replayed: tuple[str, ...] | None = None) -> None:
@@ -507,8 +513,7 @@ class Walk:
             for number, link in enumerate(self.links)
             for attempt in attempts_of(link.client.record.since(0), number, ended=link is not self.link)
         ]
-        for session in filter(None, (self.session, self.sibling_session)):
-            history.torn += torn_texts(self.rig.runtime.name, self.rig.root, session)
+        history.torn = self.rig.runtime.torn(self.rig.root)
         history.calls = {made.text: self.rig.model.calls(made.text) for made in self.submissions}
         for attempt in history.attempts:
             self.tally.outcomes[attempt.outcome] += 1
