@@ -47,15 +47,13 @@ async def one(tmp_path: Path) -> AsyncIterator[Rig]:
 
 @pytest.fixture
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bounds that a test can wait for."""
+    """Bounds that a test can wait for; none in which a fake must do something."""
     monkeypatch.setattr(driver, "_AGAIN_EVERY", 0.05)
     monkeypatch.setattr(watch, "INTERRUPT_BOUND", 0.4)
     monkeypatch.setattr(watch, "_INTERRUPT_AGAIN", 0.1)
     monkeypatch.setattr(watch, "_EVERY", 0.05)
-    monkeypatch.setattr(watch, "_ANSWER_BOUND", 0.2)
     monkeypatch.setattr(watch, "_LOOK_BOUND", 0.2)
     monkeypatch.setattr(watch, "_WITHDRAW_AGAIN", 0.05)
-    monkeypatch.setattr(launch, "INITIALIZE_BOUND", 0.5)
 
 
 async def working(one: Rig, message_id: str = A) -> tuple[driver.ClaudeSession, Fake, Sink]:
@@ -307,7 +305,8 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
 
 
 @pytest.mark.usefixtures("_hasty")
-async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig) -> None:
+async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch, "_ANSWER_BOUND", 0.2)
     session, fake, sink = await one.new()
     await session.submit(A, text())
     await fake.hears("user")
@@ -404,7 +403,10 @@ async def test_an_ignored_interrupt_ends_the_process_and_the_session_lives_on(on
 
 
 @pytest.mark.usefixtures("_hasty")
-async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_read(one: Rig) -> None:
+async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_read(
+    one: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "INTERRUPT_BOUND", 1.0)
     session, fake, sink = await working(one)
     sink.open = anyio.Event()
     await fake.say({"type": "novel"})
@@ -412,11 +414,11 @@ async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_re
     assert process is not None
     await sink.stuck.wait()
     await session.interrupt()
-    for _ in range(6):
+    for _ in range(12):
         await fake.hears("interrupt")
     assert not process.gone.is_set()
-    sink.open.set()
     await fake.result(A, subtype="error_during_execution", is_error=True, terminal_reason="aborted_tools")
+    sink.open.set()
     assert (await sink.until(WorkEnded)).interrupted
     assert not process.gone.is_set()
 
@@ -548,8 +550,12 @@ async def test_tools_of_a_process_that_died_are_ended(one: Rig) -> None:
 
 
 @pytest.mark.parametrize("death", [True, False])
-@pytest.mark.usefixtures("_hasty")
-async def test_an_installation_that_does_not_start_is_an_error_at_once(tmp_path: Path, death: bool) -> None:
+async def test_an_installation_that_does_not_start_is_an_error_at_once(
+    tmp_path: Path, death: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not death:
+        monkeypatch.setattr(launch, "INITIALIZE_BOUND", 3.0)
+
     def prepare(fake: Fake) -> None:
         fake.initialize = False
 
