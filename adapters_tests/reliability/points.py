@@ -118,6 +118,7 @@ class Bench:
         """The operations of the scenario without a fault, by their labels. Raises `AssertionError` when that run fails."""
         result, labels = await self._play(Point(scenario, "", 0))
         assert not result.faults, result.faults
+        assert {label.split(" ")[0] for label in labels} >= set(_CLIENT + _FRAME), "the hook sees what it is made for"
         return labels
 
     async def play(self, point: Point) -> Result:

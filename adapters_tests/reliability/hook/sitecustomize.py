@@ -220,9 +220,16 @@ def _patch_files(fault: Fault) -> None:
 
 def _patch_client(fault: Fault) -> None:
     gone: set[int] = set()
+    plain_control = fcntl.fcntl
 
     def dup(descriptor: int, *rest: Any) -> int:
-        copy = _os_dup(descriptor, *rest)
+        return copied(descriptor, _os_dup(descriptor, *rest))
+
+    def control(descriptor: Any, command: int, *rest: Any) -> Any:
+        result = plain_control(descriptor, command, *rest)
+        return copied(descriptor, result) if command in (fcntl.F_DUPFD, fcntl.F_DUPFD_CLOEXEC) else result
+
+    def copied(descriptor: int, copy: int) -> int:
         if descriptor in (0, 1):
             _client[copy] = "client-out" if descriptor else "client-in"
         return copy
@@ -254,7 +261,7 @@ def _patch_client(fault: Fault) -> None:
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
         return _os_write(descriptor, data)
 
-    os.dup, os.read, os.write = dup, read, write
+    os.dup, os.read, os.write, fcntl.fcntl = dup, read, write, control
 
 
 # --- the runtime -----------------------------------------------------------------------------------------------------
