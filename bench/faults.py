@@ -10,9 +10,11 @@ per broken promise and a table; exit status 1 when there is one. Scripted model 
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -28,6 +30,7 @@ from adapters_tests.reliability.points import KINDS, SCENARIOS, Bench, Result, p
 async def run(runtime: RuntimeUnderTest, options: argparse.Namespace) -> list[Result]:
     """Play the points; each scenario has a home of its own."""
     results: list[Result] = []
+    deadline = time.monotonic() + 60 * options.minutes
     for scenario in options.scenario:
         # Not below the temp folder: Codex does not like a home there.
         root = Path(tempfile.mkdtemp(prefix="faults-", dir=options.folder))
@@ -39,6 +42,9 @@ async def run(runtime: RuntimeUnderTest, options: argparse.Namespace) -> list[Re
                 points = points[options.offset :: options.every]
                 say(f"{runtime.name} {scenario}: {len(labels)} operations, {len(points)} points")
                 for number, point in enumerate(points, 1):
+                    if time.monotonic() > deadline:
+                        say(f"  time is up: {len(points) - number + 1} points of {scenario} were not tried")
+                        break
                     results.append(await bench.play(point))
                     report(results[-1], number, len(points), verbose=options.verbose)
         finally:
@@ -86,6 +92,7 @@ def main() -> int:
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=KINDS)
     parser.add_argument("--every", type=int, default=1, help="only every Nth point ...")
     parser.add_argument("--offset", type=int, default=0, help="... behind so many")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more points after so many")
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()

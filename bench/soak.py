@@ -12,6 +12,7 @@ Linux only.
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import sys
 import tempfile
@@ -36,6 +37,8 @@ async def soak(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
     total, broken, began = Tally(), 0, time.monotonic()
     numbers: Sequence[int] = range(-(-options.steps // options.length))
     for number in numbers if options.only is None else [options.only]:
+        if time.monotonic() - began > 60 * options.minutes:
+            break
         # Not below the temp folder: Codex does not like a home there.
         folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.folder))
         walk: Walk | None = None
@@ -83,6 +86,7 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=40, help="steps of one history")
     parser.add_argument("--only", type=int, help="play this history of the seed alone")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a fault for a copy of the agent")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more histories after so many")
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     options = parser.parse_args()
     [runtime] = [runtime for runtime in RUNTIMES if runtime.name == options.runtime]
