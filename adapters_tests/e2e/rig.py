@@ -30,7 +30,7 @@ from adapters.scripted.gates import Gate
 from adapters.scripted.script import Answer, HttpFailure, Rule, Shell, Text, say
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc, living_in, wait_for
-from adapters_tests.e2e.runtimes import RuntimeUnderTest
+from adapters_tests.e2e.runtimes import Deviation, RuntimeUnderTest
 from adapters_tests.e2e.stored import StoredMessage
 from adapters_tests.schema import validate_agent_message
 
@@ -107,6 +107,24 @@ class Link:
             if not shown or shown[-1].partition(":")[0] != update["state"]:
                 shown.append(":".join(filter(None, (update["state"], update.get("stopReason")))))
         return shown
+
+    async def tool_shown(self, session: str, since: int = 0) -> None:
+        """Wait until a tool call is shown: Codex tells of a command up to 150 ms after its start."""
+        await self.client.wait_update(session, is_update("tool_call_update"), since=since)
+
+    async def user_turn(self, session: str, text: str) -> None:
+        """One turn in the active session by the user's own runtime.
+
+        Where that is locked out of active sessions, the session is closed for it, and resumed (LOCKS_ITS_THREADS).
+        """
+        if self.rig.deviates(Deviation.LOCKS_ITS_THREADS):
+            status, printed = await self.rig.user_turn(session, text)
+            assert (status != 0, "active writer" in printed) == (True, True)
+            await self.client.close(session)
+        status, printed = await self.rig.user_turn(session, text)
+        assert status == 0, printed
+        if self.rig.deviates(Deviation.LOCKS_ITS_THREADS):
+            await self.resume(session)
 
     async def ended(self, session: str, message_id: str) -> None:
         """Wait for the end of the work on a message: idle after the last time that it was shown."""
@@ -234,6 +252,10 @@ class Rig:
     def stored_ids(self, session: str) -> list[str]:
         return [message.message_id for message in self.stored(session)]
 
+    def in_conversation(self, text: str) -> int:
+        """How often the model's latest conversation holds the prompt, without torn insertions of it (TORN_INSERTION)."""
+        return self.model.in_conversation(text) - self.runtime.torn(self.root)[text]
+
     async def queued(self, session: str) -> None:
         """Wait until the runtime itself holds a prompt."""
         await wait_for(lambda: self.runtime.queued(self.root, session), 10, "the runtime holds the prompt")
@@ -243,8 +265,19 @@ class Rig:
         return living_in(self.root)
 
     def runtimes(self) -> list[Proc]:
-        """The runtime's own live processes of this home."""
-        return [proc for proc in self.processes() if self.runtime.is_runtime(proc)]
+        """The runtime's own live processes of this home. A child that has not become another program yet is none."""
+        found = [proc for proc in self.processes() if self.runtime.is_runtime(proc)]
+        pids = {proc.pid for proc in found}
+        return [proc for proc in found if proc.parent not in pids]
+
+    def runtime_of(self, session: str) -> Proc:
+        """The one live process of the runtime that has this session active."""
+        [proc] = [proc for proc in self.runtimes() if self.runtime.serves(proc, session)]
+        return proc
+
+    def deviates(self, deviation: Deviation) -> bool:
+        """Whether the runtime differs here; the mark says what is right instead."""
+        return deviation in self.runtime.deviations
 
     async def all_gone(self, within: float = GONE_WITHIN) -> float:
         """Wait until no process of this home is left; gives the seconds it took."""
@@ -252,13 +285,17 @@ class Rig:
 
     # --- the user's own command line ---------------------------------------------------------------------------------
 
-    async def user_turn(self, session: str, text: str) -> str:
-        """One more turn in the session by the user's own runtime, outside of any agent; gives what it printed."""
-        command = self.runtime.user_command(session, text)
+    async def user_turn(self, session: str, text: str) -> tuple[int, str]:
+        """One more turn in the session by the user's own runtime, outside of any agent; its exit status and output."""
         done = await anyio.run_process(
-            list(command), env=self.env, cwd=self.project, stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT
+            list(self.runtime.user_command(session, text)),
+            env=self.env,
+            cwd=self.project,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            check=False,
         )
-        return done.stdout.decode()
+        return done.returncode, done.stdout.decode()
 
 
 @asynccontextmanager

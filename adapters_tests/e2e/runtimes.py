@@ -4,17 +4,47 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 
 from adapters.scripted.home import isolated_claude_home, isolated_codex_home
 from adapters.scripted.model import ScriptedModel
+from adapters.scripted.script import Block, Shell, ToolUse
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc
-from adapters_tests.e2e.stored import StoredMessage, claude_messages, claude_queued, codex_messages
+from adapters_tests.e2e.stored import StoredMessage, claude_messages, claude_queued, codex_messages, codex_torn
 
 REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+class Deviation(Enum):
+    """Where a runtime differs so that a test has to look for something else. The value says what, and why that is right."""
+
+    ONE_PROCESS = (
+        "One app-server serves all sessions of an agent; it is started before the first session, to be ready for it (D10), "
+        "and its death is a death for each of them (D7)."
+    )
+    LOCKS_ITS_THREADS = (
+        "Codex itself keeps everybody else from a thread that is loaded, the user's own command line too, until the process "
+        "that has loaded it ends: nobody can write in between while a session is active (D6)."
+    )
+    NO_COMMANDS = (
+        "The app-server knows no slash commands: a runtime's command that runs without the model does not exist. The one that "
+        "the adapter offers, /compact, leaves no message in Codex's store, so it is live-only (KEY-43)."
+    )
+    TORN_INSERTION = (
+        "Codex writes a prompt's text for the model 1 to 8 ms before the message with its id. Killed in between, the text stays "
+        "in the model's context; sent again, the prompt is one stored message, but the model reads its text twice. No host can "
+        "prevent or see that through the API."
+    )
+    NO_HALF_PAIRS = (
+        "Codex drops a request with half a surrogate pair without a word, so it never gets one: the prompt is refused with "
+        "-32602 instead of being changed behind the user's back."
+    )
+    SHORT_TEXT = "Codex takes 1,048,576 characters per prompt and refuses more; the refusal is -32602 (PROMPT-13)."
 
 
 @dataclass(frozen=True)
@@ -32,8 +62,15 @@ class RuntimeUnderTest:
     """Whether a process is the runtime itself: not the agent, not a tool."""
     user_command: Callable[[str, str], Sequence[str]]
     """Session id and prompt -> what the user's own command line for one more turn in that session is."""
-    shell_asks: bool
-    """Whether a shell command that writes asks for permission by default."""
+    asking: Callable[[str], Block]
+    """Shell command -> the model's call of it that asks for permission."""
+    serves: Callable[[Proc, str], bool]
+    """Whether this process of the runtime has this session active."""
+    torn: Callable[[Path], Counter[str]]
+    """Home -> the texts that the model reads once more than they are stored (TORN_INSERTION)."""
+    most_text: int
+    """Characters of a prompt that the runtime takes, as far as tests go."""
+    deviations: frozenset[Deviation] = frozenset()
 
     @property
     def command(self) -> list[str]:
@@ -58,7 +95,10 @@ CLAUDE = RuntimeUnderTest(
     queued=claude_queued,
     is_runtime=lambda proc: proc.command[:1] == (claude_binary(),),
     user_command=lambda session_id, text: [claude_binary(), "-p", "--resume", session_id, text],
-    shell_asks=True,
+    asking=Shell,
+    serves=lambda proc, session_id: any(session_id in word for word in proc.command),
+    torn=lambda _root: Counter(),
+    most_text=1_500_000,
 )
 
 
@@ -79,7 +119,13 @@ CODEX = RuntimeUnderTest(
     user_command=lambda session_id, text: [
         codex_binary(), "exec", "--skip-git-repo-check", "resume", session_id, text,
     ],
-    shell_asks=False,
+    asking=lambda command: ToolUse(
+        "exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "It has to."}
+    ),
+    serves=lambda proc, _session_id: proc.command[:2] == (codex_binary(), "app-server"),
+    torn=codex_torn,
+    most_text=1_048_576,
+    deviations=frozenset(Deviation),
 )  # fmt: skip
 
 RUNTIMES = (CLAUDE, CODEX)

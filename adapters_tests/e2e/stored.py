@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 _INTERRUPTED = "[Request interrupted by user"
 """How Claude Code's own marker of a stopped turn begins."""
+
+_NO_PROMPT = ("<environment_context", "<turn_aborted", "<user_instructions", "# AGENTS.md", "<skills", "<permissions")
+"""How what Codex itself says to the model under the user's name begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,7 @@ def claude_queued(root: Path, session_id: str) -> bool:
 
 def claude_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
     """The entries of a transcript that parse; a torn line is passed over. Empty when there is no transcript."""
-    entries: list[dict[str, Any]] = []
-    for path in claude_transcripts(root, session_id):
-        for line in path.read_bytes().split(b"\n"):
-            try:
-                entries.append(json.loads(line))
-            except ValueError:
-                continue
-    return entries
+    return [entry for path in claude_transcripts(root, session_id) for entry in _json_lines(path)]
 
 
 def claude_transcripts(root: Path, session_id: str) -> list[Path]:
@@ -72,21 +69,44 @@ def codex_messages(root: Path, session_id: str) -> list[StoredMessage]:
     return messages
 
 
+def codex_torn(root: Path) -> Counter[str]:
+    """Texts that Codex has written for the model and died before it wrote the message that they are of, in any thread.
+
+    It writes the model's text first, without an id, and the message with its id some milliseconds later.
+    """
+    texts: Counter[str] = Counter()
+    for path in (root / "codex" / "sessions").rglob("rollout-*.jsonl"):
+        for entry in _json_lines(path):
+            payload = entry.get("payload")
+            if not isinstance(payload, dict):
+                continue
+            item = payload.get("item") or {}
+            if entry.get("type") == "response_item" and (payload.get("type"), payload.get("role")) == (
+                "message",
+                "user",
+            ):
+                texts[_text(payload.get("content"))] += 1
+            elif payload.get("type") == "item_completed" and item.get("type") == "UserMessage":
+                texts[_text(item.get("content"))] -= 1
+    return Counter({text: count for text, count in texts.items() if count > 0 and not text.startswith(_NO_PROMPT)})
+
+
 def codex_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
     """The lines of a thread's rollouts that parse; a torn line is passed over. Empty when there is no rollout."""
-    entries: list[dict[str, Any]] = []
-    for path in codex_rollouts(root, session_id):
-        for line in path.read_bytes().split(b"\n"):
-            try:
-                entries.append(json.loads(line))
-            except ValueError:
-                continue
-    return entries
+    return [entry for path in codex_rollouts(root, session_id) for entry in _json_lines(path)]
 
 
 def codex_rollouts(root: Path, session_id: str) -> list[Path]:
     """The files of the thread under the isolated home, oldest first."""
     return sorted((root / "codex" / "sessions").rglob(f"rollout-*-{session_id}*.jsonl"))
+
+
+def _json_lines(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            continue
 
 
 def _messages(entry: dict[str, Any]) -> Iterator[StoredMessage]:

@@ -16,7 +16,6 @@ import pytest
 from adapters.acp.errors import AcpError
 from adapters.client.view import SessionView
 from adapters.scripted.script import Answer, Text, ToolUse, say
-from adapters_tests.e2e.processes import Proc
 from adapters_tests.e2e.rig import Link, Rig, id_or_none
 from adapters_tests.e2e.runtimes import RuntimeUnderTest
 from adapters_tests.e2e.stored import claude_transcripts
@@ -39,11 +38,6 @@ def png(width: int = 2, height: int = 2) -> str:
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
     pixels = chunk(b"IDAT", zlib.compress((b"\0" + b"\xff\0\0" * width) * height))
     return base64.b64encode(b"\x89PNG\r\n\x1a\n" + header + pixels + chunk(b"IEND", b"")).decode()
-
-
-def runtime_of(session: str, rig: Rig) -> Proc:
-    [proc] = [proc for proc in rig.runtimes() if any(session in word for word in proc.command)]
-    return proc
 
 
 async def replays_alike(link: Link, session: str) -> SessionView:
@@ -248,7 +242,7 @@ async def test_a_runtime_that_hangs_is_stopped_within_a_bound(shared: Link, text
     call = await shared.prompt(session, text, "hangs-in-the-turn")
     message_id = await call.message_id()
     await gate.wait_arrival()
-    os.kill(runtime_of(session, shared.rig).pid, signal.SIGSTOP)
+    os.kill(shared.rig.runtime_of(session).pid, signal.SIGSTOP)
     await shared.client.cancel(session)
     idle = await shared.client.wait_state(session, "idle", since=call.mark, within=12)
     assert idle["stopReason"] in ("cancelled", "error")
@@ -262,7 +256,7 @@ async def test_a_prompt_to_a_runtime_that_hangs_is_answered_within_a_bound(share
     """D7, KEY-17, PROMPT-23: no request waits for ever; whatever it says is true."""
     session = await shared.new()
     first = await shared.turn(session, f"{text} start")
-    os.kill(runtime_of(session, shared.rig).pid, signal.SIGSTOP)
+    os.kill(shared.rig.runtime_of(session).pid, signal.SIGSTOP)
     call = await shared.prompt(session, text, "to-a-hanging-runtime")
     message_id = await id_or_none(call, -32603)
     assert shared.rig.stored_ids(session) == [first, *filter(None, [message_id])]
@@ -277,7 +271,7 @@ async def test_closing_a_runtime_that_hangs(rig: Rig, text: str, how: str) -> No
     async with rig.agent() as link:
         session = await link.new()
         await link.turn(session, text)
-        os.kill(runtime_of(session, rig).pid, signal.SIGSTOP)
+        os.kill(rig.runtime_of(session).pid, signal.SIGSTOP)
         if how == "close":
             await link.client.close(session)
             assert not rig.runtimes()

@@ -7,6 +7,7 @@ import pytest
 from adapters.client.view import SessionView
 from adapters.scripted.script import Answer, HttpFailure, Shell, Spread, StreamFailure, Text, say
 from adapters_tests.e2e.rig import Link, Rig, id_or_none
+from adapters_tests.e2e.runtimes import Deviation
 
 pytestmark = pytest.mark.anyio
 
@@ -119,6 +120,7 @@ async def test_cancelling_a_running_tool_and_prompting_again_at_once(shared: Lin
     tool = shared.rig.tool(text)
     call = await shared.prompt(session, text)
     await tool.started()
+    await shared.tool_shown(session)
     await shared.client.cancel(session)
     after = await shared.prompt(session, f"After {text}", "after-the-cancel")
     await after.message_id()
@@ -165,10 +167,11 @@ async def test_output_is_shown_once_and_in_order(shared: Link, text: str) -> Non
 
 async def test_big_and_odd_text_goes_through_unharmed(shared: Link, text: str) -> None:
     """STDIO-1, STDIO-5, PROMPT-20: a megabyte, U+2028, lone surrogates, NUL, in prompt and answer."""
-    odd = "\u2028\u0085 \ud800 \U0001f600 \u0000 \r\n tab\t end"
+    half = "" if shared.rig.deviates(Deviation.NO_HALF_PAIRS) else "\ud800"
+    odd = f"\u2028\u0085 {half} \U0001f600 \u0000 \r\n tab\t end"
     shared.rig.answer(f"{text} odd", Answer((Text(odd.replace("\ud800", "")),)))
     session = await shared.new()
-    big = f"{text} big " + "x" * 1_500_000
+    big = f"{text} big ".ljust(shared.rig.runtime.most_text, "x")
     first = await shared.turn(session, big, "a-megabyte-of-text")
     assert await (await shared.prompt(session, big, "a-megabyte-of-text")).message_id() == first
     second = await shared.turn(session, f"{text} {odd}", "odd-characters-key")
@@ -176,3 +179,10 @@ async def test_big_and_odd_text_goes_through_unharmed(shared: Link, text: str) -
     assert shared.client.view(session).items("agent")[-1].text == odd.replace("\ud800", "")
     assert shared.rig.stored_ids(session) == [first, second, third]
     assert shared.client.view(session).user_message_ids() == [first, second, third]
+    if shared.rig.deviates(Deviation.SHORT_TEXT):
+        call = await shared.prompt(session, f"{big}x", "a-character-too-many")
+        assert (await shared.error(call)).code == -32602
+    if shared.rig.deviates(Deviation.NO_HALF_PAIRS):
+        call = await shared.prompt(session, f"{text} \ud800", "half-a-pair-of-surrogates")
+        assert (await shared.error(call)).code == -32602
+    assert shared.rig.stored_ids(session) == [first, second, third]

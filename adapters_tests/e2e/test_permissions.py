@@ -12,7 +12,7 @@ import pytest
 from adapters.acp.errors import AcpError, InternalError
 from adapters.client import permissions
 from adapters.client.permissions import Policy, Question
-from adapters.scripted.script import Answer, Shell, say
+from adapters.scripted.script import Answer, say
 from adapters_tests.e2e.rig import Link, Rig
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +62,7 @@ def fresh(asked: Asked) -> None:
 def touching(rig: Rig, text: str, name: str) -> Path:
     """Answer this prompt with a command that makes a file, and a text after it."""
     path = rig.project / name
-    rig.answer(text, Answer((Shell(f"touch '{path}'"),)), say("Done with it."))
+    rig.answer(text, Answer((rig.runtime.asking(f"touch '{path}'"),)), say("Done with it."))
     return path
 
 
@@ -161,8 +161,8 @@ async def test_the_work_is_stopped_while_a_request_is_open(link: Link, asked: As
 async def test_two_tools_of_one_answer_are_asked_about_and_run(link: Link, asked: Asked, text: str) -> None:
     """STATE-5, STATE-6, PERM-2: overlapping or one after the other; each answer decides about its own tool."""
     first, second = link.rig.project / "two-first", link.rig.project / "two-second"
-    commands = (Shell(f"touch '{first}'"), Shell(f"touch '{second}'"))
-    link.rig.answer(text, Answer(commands), say("Both."))
+    commands = [link.rig.runtime.asking(f"touch '{path}'") for path in (first, second)]
+    link.rig.answer(text, Answer(tuple(commands)), say("Both."))
 
     async def only_the_second(question: Question) -> str | None:
         refuse = "two-first" in str(question.params)
@@ -201,7 +201,7 @@ async def test_a_resume_while_a_request_is_open_asks_again_or_settles_it(link: L
     """PERM-9, REPLAY-10, RESUME-5: on a connection that resumes, no question is lost and the tool runs once."""
     asked.released = anyio.Event()
     log = link.rig.project / "ran.log"
-    link.rig.answer(text, Answer((Shell(f"echo ran >> '{log}'"),)), say("Done."))
+    link.rig.answer(text, Answer((link.rig.runtime.asking(f"echo ran >> '{log}'"),)), say("Done."))
     session = await link.new()
     call = await link.prompt(session, text)
     await asked.wait()

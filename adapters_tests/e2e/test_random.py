@@ -212,7 +212,7 @@ class Walk:
         await self.settle()
         text = f"{self.name} own {len(self.own)}"
         self.own.append(text)
-        await self.rig.user_turn(self.session, text)
+        await self.link.user_turn(self.session, text)
         self.complete = False
 
     # --- what holds ----------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Walk:
         self.check()
         await self.link.turn(self.session, f"{self.name} end")
         for text in (*self.own, *(made.text for made in self.submissions)):
-            assert self.rig.model.in_conversation(text) == 1, f"{text} is not in the conversation once"
+            assert self.rig.in_conversation(text) == 1, f"{text} is not in the conversation once"
         for made in self.submissions:
             assert self.rig.model.calls(made.text) <= 1 + made.lost + self._killed_runtimes, f"{made.text} ran again"
         mark = self.link.client.record.mark

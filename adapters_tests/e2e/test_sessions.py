@@ -11,8 +11,9 @@ import pytest
 from adapters.acp.errors import AcpError, ResourceNotFound
 from adapters.client.view import SessionView
 from adapters.scripted.script import Answer, Shell, Text, Thinking, say
-from adapters_tests.e2e.processes import Proc
+from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, is_update
+from adapters_tests.e2e.runtimes import Deviation
 
 pytestmark = pytest.mark.anyio
 
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.anyio
 @pytest.mark.parametrize("cwd", ["relative/folder", "", "file:///tmp", "/no/such/folder-here", __file__])
 async def test_a_folder_that_is_none_is_refused_by_name_and_starts_nothing(shared: Link, cwd: str) -> None:
     """SETUP-1: relative, empty, a URI, missing, a file: `-32602`, before any runtime is started."""
+    if shared.rig.deviates(Deviation.ONE_PROCESS):
+        await wait_for(shared.rig.runtimes, 10, "the one process has been started")
     before = len(shared.rig.runtimes())
     with pytest.raises(AcpError) as caught:
         await shared.client.new(cwd)
@@ -130,6 +133,7 @@ async def test_closing_ends_the_work_first_and_sends_nothing_after_its_answer(sh
     tool = shared.rig.tool(text)
     await shared.prompt(session, text)
     await tool.started()
+    await shared.tool_shown(session)
     call = await shared.client.request("session/close", {"sessionId": session})
     await call.result()
     assert call.answered_at is not None
@@ -165,7 +169,7 @@ async def test_resuming_twenty_times_leaves_one_runtime_and_its_keys(shared: Lin
     first = await shared.turn(session, text, "twenty-resumes")
     for _ in range(20):
         await shared.resume(session)
-    assert len(_of(session, shared.rig)) == 1
+    assert shared.rig.runtime_of(session)
     assert await (await shared.prompt(session, text, "twenty-resumes")).message_id() == first
     assert shared.rig.stored_ids(session) == [first]
 
@@ -305,23 +309,26 @@ async def test_a_closed_session_is_free_for_another_agent(rig: Rig, text: str) -
         assert str(second.process.pid) in caught.value.message
 
 
-async def test_the_users_own_turns_in_between_stay_in_the_conversation(shared: Link, text: str) -> None:
+async def test_the_users_own_turns_in_between_stay_in_the_conversation(rig: Rig, text: str) -> None:
     """D6: the user's own runtime knows no lock of ours; its turns are neither lost nor do they hide ours."""
-    session = await shared.new()
-    first = await shared.turn(session, f"{text} 1", "between-1-the-key")
-    await shared.rig.user_turn(session, f"{text} own")
-    assert await (await shared.prompt(session, f"{text} 1", "between-1-the-key")).message_id() == first
-    second = await shared.turn(session, f"{text} 2", "between-2-the-key")
-    await shared.rig.user_turn(session, f"{text} own again")
-    third = await shared.turn(session, f"{text} 3", "between-3-the-key")
-    for part in ("1", "own", "2", "own again", "3"):
-        assert shared.rig.model.in_conversation(f"{text} {part}") == 1, part
-    stored = shared.rig.stored(session)
-    assert [message.text for message in stored] == [f"{text} {part}" for part in ("1", "own", "2", "own again", "3")]
-    assert [stored[0].message_id, stored[2].message_id, stored[4].message_id] == [first, second, third]
-    mark = shared.client.record.mark
-    await shared.resume(session, replay=True)
-    assert shared.user_messages(session, mark) == [message.message_id for message in stored]
+    async with rig.agent() as link:
+        session = await link.new()
+        first = await link.turn(session, f"{text} 1", "between-1-the-key")
+        await link.user_turn(session, f"{text} own")
+        assert await (await link.prompt(session, f"{text} 1", "between-1-the-key")).message_id() == first
+        second = await link.turn(session, f"{text} 2", "between-2-the-key")
+        await link.user_turn(session, f"{text} own again")
+        third = await link.turn(session, f"{text} 3", "between-3-the-key")
+        for part in ("1", "own", "2", "own again", "3"):
+            assert rig.model.in_conversation(f"{text} {part}") == 1, part
+        stored = rig.stored(session)
+        assert [message.text for message in stored] == [
+            f"{text} {part}" for part in ("1", "own", "2", "own again", "3")
+        ]
+        assert [stored[0].message_id, stored[2].message_id, stored[4].message_id] == [first, second, third]
+        mark = link.client.record.mark
+        await link.resume(session, replay=True)
+        assert link.user_messages(session, mark) == [message.message_id for message in stored]
 
 
 # --- commands ----------------------------------------------------------------------------------------------------------------
@@ -362,18 +369,27 @@ async def test_a_local_command_is_forgotten_by_a_restart_and_runs_again_under_an
 
 
 async def test_a_command_of_the_runtime_is_an_ordinary_prompt(shared: Link) -> None:
-    """CMD-3, D8: run once, shown once, no model call, known afterwards."""
+    """CMD-3, D8: run once, shown once, no model call, known afterwards.
+
+    Where the runtime has none (NO_COMMANDS), one of ours stands in: known in this process, not stored (KEY-43, E31).
+    """
+    ours = shared.rig.deviates(Deviation.NO_COMMANDS)
+    command = "/status" if ours else "/context"
     session = await shared.new()
+    await shared.turn(session, "Something to store.")
     calls = shared.rig.model.total_calls
-    first = await shared.turn(session, "/context", "runtime-command")
+    first = await shared.turn(session, command, "runtime-command")
     assert shared.client.view(session).items("agent")[-1].text != ""
     assert shared.rig.model.total_calls == calls
     mark = shared.client.record.mark
-    assert await (await shared.prompt(session, "/context", "runtime-command")).message_id() == first
+    assert await (await shared.prompt(session, command, "runtime-command")).message_id() == first
     assert list(shared.client.updates(session, mark)) == []
     await shared.client.close(session)
     await shared.resume(session)
-    assert await (await shared.prompt(session, "/context", "runtime-command")).message_id() == first
+    if ours:
+        assert first not in shared.rig.stored_ids(session)
+    else:
+        assert await (await shared.prompt(session, command, "runtime-command")).message_id() == first
 
 
 async def test_a_slash_that_is_no_command_goes_to_the_model(shared: Link, text: str) -> None:
@@ -394,7 +410,3 @@ async def test_advertised_commands_are_well_formed(shared: Link) -> None:
     assert names
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[^\s/]\S*", name) for name in names)
-
-
-def _of(session: str, rig: Rig) -> list[Proc]:
-    return [proc for proc in rig.runtimes() if any(session in word for word in proc.command)]

@@ -10,6 +10,7 @@ import pytest
 from adapters.client.outbox import Outbox
 from adapters.client.permissions import Question
 from adapters.client.record import ConnectionLostError
+from adapters.scripted.script import Answer, say
 from adapters_tests.e2e.rig import Link, Rig
 
 pytestmark = pytest.mark.anyio
@@ -74,14 +75,15 @@ async def test_while_a_question_is_open(rig: Rig, text: str) -> None:
         came.set()
         await anyio.sleep_forever()
 
-    tool = rig.tool(text)
+    ran = rig.project / "ran"
+    rig.answer(text, Answer((rig.runtime.asking(f"touch '{ran}'"),)), say("Done."))
     async with rig.agent(never) as link:
         await link.prompt(await link.new(), text)
         with anyio.fail_after(20):
             await came.wait()
         await stop(link, "eof")
         await gone(link, "eof")
-        assert not tool.started_file.exists()
+        assert not ran.exists()
 
 
 async def test_while_a_prompt_is_held(rig: Rig, text: str) -> None:
@@ -100,7 +102,7 @@ async def test_while_a_prompt_is_held(rig: Rig, text: str) -> None:
         message_id = await (await link.prompt(session, text, "held-at-the-end")).message_id()
         await link.turn(session, f"After {text}")
     assert rig.stored_ids(session).count(message_id) == 1
-    assert rig.model.in_conversation(text) == 1
+    assert rig.in_conversation(text) == 1
 
 
 async def test_in_the_middle_of_starting_a_session(rig: Rig) -> None:
@@ -125,8 +127,12 @@ async def test_a_client_that_stops_reading_its_answers(rig: Rig, text: str) -> N
         session = await link.new()
         await link.turn(session, f"{text} start")
         [reader] = [proc for proc in rig.processes() if proc.command == ("cat",)]
+        gate = rig.hold_model(text)
+        reader.kill(signal.SIGSTOP)
         call = await link.prompt(session, text, "nobody-reads-this")
+        await gate.wait_arrival()  # it is inserted, and its answer is on its way into a pipe
         reader.kill()
+        gate.release()
         await rig.all_gone(KILLED_WITHIN)
         with pytest.raises(ConnectionLostError):
             await call.message_id()
