@@ -62,6 +62,22 @@ _COMMANDS: Final = (
         (Option("--json", "print the report as JSON"),),
         takes_runtime=True,
     ),
+    Command(
+        "check",
+        "say which rules of the protocol any ACP agent holds, and show where it does not",
+        "Starts the command behind -- several times, and kills it too; leaves nothing running. Without --scripted or --prompts it"
+        "\nsends no prompt and only looks at the rules that need none. Exit status 1: a rule is broken. More in docs/check.md.",
+        (
+            Option("--scripted", "a scripted model and an isolated home for the command, for this runtime", "RUNTIME"),
+            Option("--prompts", "send about a hundred short prompts to whatever the command uses"),
+            Option("--rule", "only this rule, or all of a kind (KEY-4, KEY, TRACE)", "ID", many=True),
+            Option("--json", "print the result as JSON"),
+            Option("--list", "print the rules and check nothing"),
+            Option("--cwd", "the folder of the sessions (default: a temporary one)", "DIR"),
+            Option("--timeout", "the longest that any one answer may take (default: 20)", "SECONDS"),
+        ),
+        takes_rest=True,
+    ),
 )
 
 
@@ -201,6 +217,8 @@ def _run(asked: Invocation) -> int:
 
             runtimes, named = (tuple(_FRONTS), False) if asked.runtime is None else ([asked.runtime], True)
             return run_doctor(runtimes, sys.stdout, as_json="json" in asked.options, named=named)
+        case "check":
+            return _check(asked)
         case name:
             return _serve(_FRONTS[name], name, asked.options)
 
@@ -230,6 +248,47 @@ def _demo(runtimes: Sequence[str]) -> int:
     return run_for_people(run_demo, runtimes, sys.stdout)
 
 
+def _check(asked: Invocation) -> int:
+    import shutil
+
+    from adapters.check.command import BOUND, Request, choose, list_rules, run_check
+    from adapters.process import run_for_people
+
+    options, command, runtime = asked.options, asked.rest, asked.options.get("scripted")
+    if "list" in options:
+        return list_rules(sys.stdout)
+    if not command:
+        raise UsageError(f"check needs a command: {PROGRAM} check [OPTIONS] -- COMMAND ...")
+    if shutil.which(command[0]) is None:
+        raise UsageError(f"there is no command {command[0]!r}: write it as you would start it yourself")
+    if runtime is not None and runtime not in _FRONTS:
+        raise UsageError(f"--scripted: unknown runtime {runtime!r}: there is {', '.join(_FRONTS)}")
+    if runtime is not None and "prompts" in options:
+        raise UsageError("--prompts is for a command's own model: --scripted sends prompts anyway")
+    folder = options.get("cwd")
+    if folder is not None and not Path(folder).is_dir():
+        raise UsageError(f"--cwd: {folder} is not a folder")
+    try:
+        bound = float(options.get("timeout", BOUND))
+        chosen = choose(options["rule"]) if "rule" in options else None
+    except ValueError as error:
+        what = "--rule" if "rule" in options and "rule" in str(error) else "--timeout"
+        raise UsageError(f"{what}: {error}") from None
+    if not 0 < bound <= 3600:  # noqa: PLR2004 - an hour
+        raise UsageError("--timeout must be above 0 and at most 3600 seconds")
+    request = Request(
+        command=command,
+        scripted=runtime,
+        home=None if runtime is None else _FRONTS[runtime].isolated,
+        prompts="prompts" in options,
+        cwd=None if folder is None else Path(folder),
+        bound=bound,
+        chosen=chosen,
+        as_json="json" in options,
+    )
+    return run_for_people(run_check, request, sys.stdout)
+
+
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
     script, home = options.get("scripted"), options.get("home")
     if home is not None and script is None:
@@ -252,13 +311,23 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
     import anyio
 
     from adapters.core.front import AgentInfo, serve
+    from adapters.guard import Guard
 
     info = AgentInfo(PROGRAM, front.title, __version__)
-    async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
-        load, prepare = front.driver(tasks, environ)
-        async with serve(load, front.features(), info, prepare) as server:
-            yield server
-        tasks.cancel_scope.cancel()
+    guard = Guard()
+    try:
+        async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
+            load, prepare = front.driver(tasks, guard.environment(environ))
+
+            def load_guarded() -> Runtime:
+                tasks.start_soon(guard.start)
+                return load()
+
+            async with serve(load_guarded, front.features(), info, prepare) as server:
+                yield server
+            tasks.cancel_scope.cancel()
+    finally:
+        await guard.end()
 
 
 def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:

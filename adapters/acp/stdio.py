@@ -145,7 +145,7 @@ def claim_stdio() -> StdioTransport:
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     os.dup2(null, 0)
     if null == _PRIVATE - 1:  # there was no stderr, so that this is it now
-        os.set_inheritable(null, True)  # noqa: FBT003 - its only argument
+        os.set_inheritable(null, True)
     else:
         os.close(null)
     os.dup2(2, 1)

@@ -1,0 +1,66 @@
+"""Processes and files that could outlive an agent: tools that ignore signals or leave their group, clients that just vanish, and
+what agents killed with SIGKILL leave in the state folder.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import anyio
+import pytest
+
+from adapters.acp.stdio import StdioTransport
+from adapters.client import permissions
+from adapters.client.client import Client
+from adapters.scripted.script import Answer, Shell, say
+from adapters_tests.e2e.processes import wait_for
+from adapters_tests.e2e.rig import Rig
+from adapters_tests.e2e.test_shutdown import KILLED_WITHIN, gone, stop
+
+pytestmark = pytest.mark.anyio
+
+STUBBORN = (
+    "(trap '' TERM INT HUP; touch one; while :; do sleep 0.1; done) & "  # ignores signals
+    "setsid sh -c 'touch two; exec sleep 300' & "  # in a session of its own
+    "setsid -f sh -c 'trap \"\" TERM; touch three; exec sleep 300' & "  # nobody's child, and holds our pipe
+    "touch four; wait"
+)
+"""A tool in four processes that do not want to end."""
+
+
+@pytest.mark.parametrize("how", ["eof", "kill"])
+async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> None:
+    """STDIO-11, D6: they ignore signals, left their group and their parent, and hold pipes; they go with the agent."""
+    rig.answer(text, Answer((Shell(STUBBORN),)), say("Over."))
+    files = [rig.project / name for name in ("one", "two", "three", "four")]
+    async with rig.agent() as link:
+        session = await link.new()
+        await link.prompt(session, text)
+        await wait_for(lambda: all(file.exists() for file in files), 20, "the tool runs")
+        await stop(link, how)
+        await gone(link, how)
+
+
+@pytest.mark.parametrize("work", [False, True], ids=["idle", "working"])
+async def test_a_client_that_vanishes_while_somebody_else_keeps_our_stdin_open(rig: Rig, text: str, work: bool) -> None:
+    """STDIO-11, STDIO-12: nobody can read what we say any more; that is the end, although stdin never ends."""
+    agent_in, client_out = os.pipe()
+    client_in, agent_out = os.pipe()
+    process = await anyio.open_process(
+        rig.runtime.command, stdin=agent_in, stdout=agent_out, stderr=subprocess.DEVNULL, env=rig.env, cwd=rig.root
+    )
+    os.close(agent_in)
+    os.close(agent_out)
+    async with Client(StdioTransport(client_in, client_out), policy=permissions.allow) as client:
+        await client.initialize()
+        session = await client.new(str(rig.project))
+        if work:
+            tool = rig.tool(text)
+            await client.prompt(session, text)
+            await tool.started()
+    os.close(client_in)
+    with anyio.fail_after(KILLED_WITHIN):
+        assert await process.wait() == 0
+    await rig.all_gone()
+    os.close(client_out)
