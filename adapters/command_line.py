@@ -19,16 +19,17 @@ class UsageError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. `value` is the placeholder of its value, None for a switch."""
+    """One option. `value` is the placeholder of its value, None for a switch. `many`: it may be given again."""
 
     name: str
     help: str
     value: str | None = None
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. `takes_runtime`: a runtime's name may follow it."""
+    """One command. `takes_runtime`: a runtime's name may follow it. `takes_rest`: a command line may follow behind `--`."""
 
     name: str
     help: str
@@ -36,6 +37,7 @@ class Command:
     """What `COMMAND --help` says beside the options."""
     options: Sequence[Option] = ()
     takes_runtime: bool = False
+    takes_rest: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,11 @@ class Invocation:
     command: str
     runtime: str | None = None
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Given options by name without dashes; a switch has the value ""."""
+    """Given options by name without dashes; a switch has the value "", the values of one given again are joined by commas."""
     topic: Command | None = None
     """The command that help is wanted on."""
+    rest: Sequence[str] = ()
+    """What stands behind `--`."""
 
 
 class Grammar:
@@ -88,10 +92,14 @@ class Grammar:
         runtime: str | None = None
         rest = iter(words)
         for word in rest:
+            if word == "--" and command.takes_rest:
+                return Invocation(command.name, runtime, options, rest=tuple(rest))
             name, equals, value = word.partition("=")
             if word in ("--help", "-h"):
                 return Invocation("help", topic=command)
             if not word.startswith("-"):
+                if command.takes_rest:
+                    raise UsageError(f"write the command behind --: {PROGRAM} {command.name} [OPTIONS] -- {word} ...")
                 if not command.takes_runtime or runtime is not None:
                     raise UsageError(f"{command.name} takes no argument {word!r} (see {PROGRAM} {command.name} --help)")
                 if word not in self._runtimes:
@@ -107,7 +115,8 @@ class Grammar:
                 value = next(rest, "")
             if option.value is not None and not value:
                 raise UsageError(f"{name} needs a value: {name} {option.value}")
-            options[name.lstrip("-")] = value
+            key = name.lstrip("-")
+            options[key] = f"{options[key]},{value}" if option.many and key in options else value
         return Invocation(command.name, runtime, options)
 
     def _names(self) -> str:
@@ -117,7 +126,8 @@ class Grammar:
 
 def _command_help(command: Command, runtimes: Sequence[str]) -> str:
     argument = f" [{'|'.join(runtimes)}]" if command.takes_runtime else ""
-    usage = "".join(f" [{_heading(option)}]" for option in command.options)
+    usage = "".join(f" [{_heading(option)}]{'...' if option.many else ''}" for option in command.options)
+    usage += " -- COMMAND [ARGUMENT...]" if command.takes_rest else ""
     rows = [(_heading(option), option.help) for option in command.options]
     text = f"\n\n{command.text}" if command.text else ""
     options = f"\n\n{_table(rows)}" if rows else ""

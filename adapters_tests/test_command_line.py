@@ -8,7 +8,8 @@ SERVE = Command(
     "serve", "serve a thing", "More text.", (Option("--from", "where from", "FILE"), Option("--fast", "hurry"))
 )
 SHOW = Command("show", "show a thing", takes_runtime=True)
-GRAMMAR = Grammar("A summary.", (SERVE, SHOW), ("one", "two"), "A footer.")
+TRY = Command("try", "try a command", options=(Option("--only", "only this", "NAME", many=True),), takes_rest=True)
+GRAMMAR = Grammar("A summary.", (SERVE, SHOW, TRY), ("one", "two"), "A footer.")
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,9 @@ GRAMMAR = Grammar("A summary.", (SERVE, SHOW), ("one", "two"), "A footer.")
         (["serve", "--from", "--fast"], Invocation("serve", options={"from": "--fast"})),
         (["show"], Invocation("show")),
         (["show", "two"], Invocation("show", "two")),
+        (["try", "--", "a", "--help", "--", "b"], Invocation("try", rest=("a", "--help", "--", "b"))),
+        (["try", "--only", "a", "--only=b", "--", "c"], Invocation("try", options={"only": "a,b"}, rest=("c",))),
+        (["try"], Invocation("try")),
     ],
 )
 def test_arguments_are_understood(arguments: list[str], expected: Invocation) -> None:
@@ -35,8 +39,10 @@ def test_arguments_are_understood(arguments: list[str], expected: Invocation) ->
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ([], "a command is missing: serve and show"),
-        (["sreve"], "unknown command 'sreve': there are serve and show"),
+        ([], "a command is missing: serve, show and try"),
+        (["sreve"], "unknown command 'sreve': there are serve, show and try"),
+        (["try", "a"], "write the command behind --: acp-adapters try [OPTIONS] -- a ..."),
+        (["show", "--"], "unknown option '--' of show"),
         (["--fast"], "unknown option '--fast'"),
         (["serve", "--slow"], "unknown option '--slow' of serve"),
         (["serve", "-x=1"], "unknown option '-x' of serve"),

@@ -123,15 +123,13 @@ class Wire:
         method: Any = members.get("method")
         request_id: Any = members.get("id")
         peer = "client" if sender == "agent" else "agent"
-        asked = (
-            None if method is not None else self._asked.pop((peer, _type_of(request_id), request_id), None)
-        )
+        asked = None if method is not None else self._asked.pop((peer, _type_of(request_id), request_id), None)
         validate(message, sender, asked, **self._options)
         if method is not None and "id" in members:
             self._asked[sender, type(request_id), request_id] = method
 
 
-def _type_of(value: Any) -> type[object]:
+def _type_of(value: object) -> type[object]:
     return type(value)
 
 

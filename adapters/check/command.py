@@ -1,0 +1,105 @@
+"""The command `acp-adapters check`: from its options to an exit status. Owns folders, environment and the scripted model."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import anyio
+
+from adapters.check import report
+from adapters.check.bench import Bench
+from adapters.check.catalogue import CATALOGUE, rules
+from adapters.check.launch import Launcher, ProcessLauncher
+from adapters.check.run import Runner
+from adapters.check.stage import FreeStage, ScriptedStage, Stage
+from adapters.check.verdict import Outcome
+from adapters.scripted.model import ScriptedModel
+
+BOUND = 20.0
+"""Seconds of any one wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to check, and how."""
+
+    command: Sequence[str]
+    scripted: str | None = None
+    """The runtime behind the command, if it shall talk to a scripted model: claude or codex."""
+    home: Callable[[Path, str], Mapping[str, str]] | None = None
+    """With `scripted`: a folder and the model's URL -> the whole environment of the command."""
+    prompts: bool = False
+    """Without `scripted`: whether prompts may be sent."""
+    cwd: Path | None = None
+    bound: float = BOUND
+    chosen: frozenset[str] | None = None
+    as_json: bool = False
+
+
+def choose(words: str) -> frozenset[str]:
+    """The rules named in a list like `KEY-4,TRACE`: ids, or everything up to a dash. Raises `ValueError` for others."""
+    chosen: set[str] = set()
+    for word in filter(None, (part.strip().upper() for part in words.split(","))):
+        found = {rule.id for rule in rules() if rule.id.upper() == word or rule.id.upper().partition("-")[0] == word}
+        if not found:
+            raise ValueError(f"there is no rule {word!r}; --list shows all")
+        chosen |= found
+    return frozenset(chosen)
+
+
+def list_rules(out: TextIO) -> int:
+    """Print the table."""
+    for section in CATALOGUE:
+        print(f"\n{section.title}", file=out)
+        for rule in section.rules:
+            should = "should: " if rule.level == "should" else ""
+            print(f"  {rule.id:<9}  {should}{rule.sentence} [{rule.source}]", file=out)
+    return 0
+
+
+async def run_check(request: Request, out: TextIO) -> int:
+    """Check the command and print what comes out. Gives 0, or 1 when a rule is broken; leaves nothing behind."""
+    folder = _temporary_folder()
+    try:
+        async with _stage(request, folder) as (stage, launcher, cwd):
+            bench = Bench(launcher, stage, cwd, request.bound)
+            return await _check(request, bench, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="acp-check-")).resolve()
+
+
+async def _check(request: Request, bench: Bench, out: TextIO) -> int:
+    printer = report.Printer(out, CATALOGUE)
+    may_prompt = request.prompts or request.scripted is not None
+    runner = Runner(bench, CATALOGUE, request.chosen, prompts=may_prompt)
+    outcomes: list[Outcome] = await runner.run((lambda _: None) if request.as_json else printer.tell)
+    if request.as_json:
+        print(report.as_json(outcomes, bench, request.command), file=out, flush=True)
+    else:
+        printer.summary(outcomes, bench)
+    return int(any(map(report.is_failure, outcomes)))
+
+
+@asynccontextmanager
+async def _stage(request: Request, folder: Path) -> AsyncGenerator[tuple[Stage, Launcher, Path]]:
+    """The model, the launcher and the working folder. A folder of ours is used unless one is named."""
+    cwd = request.cwd or folder / "project"
+    await anyio.Path(cwd).mkdir(exist_ok=True)
+    cwd = Path(await anyio.Path(cwd).resolve())
+    if request.home is None or request.scripted is None:
+        yield FreeStage(), ProcessLauncher(request.command, os.environ, cwd), cwd
+        return
+    async with ScriptedModel() as model:
+        env = request.home(folder, model.base_url)
+        yield ScriptedStage(model, request.scripted, cwd), ProcessLauncher(request.command, env, cwd), cwd

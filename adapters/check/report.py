@@ -1,0 +1,114 @@
+"""What is printed of a check: a line per rule as it is decided, a summary, or JSON. Owns the words; decides nothing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, TextIO
+
+from adapters.check.bench import Bench
+from adapters.check.verdict import Outcome, Section
+from adapters.client.record import as_object
+
+KEY_RULES = ("KEY", "TRACE", "E")
+
+
+def is_failure(outcome: Outcome) -> bool:
+    """Whether this outcome fails the check: a broken "must"."""
+    return outcome.standing == "broken" and outcome.rule.level == "must"
+
+
+def line(outcome: Outcome) -> str:
+    """The lines of one rule; ends without a newline."""
+    should = " (should)" if outcome.rule.level == "should" else ""
+    first = f"{outcome.standing:<14}  {outcome.rule.id:<9}  {outcome.rule.sentence}{should}"
+    rest = [outcome.reason] if outcome.reason else []
+    rest += outcome.shown
+    return "\n".join([first, *(f"                  {text}" for text in rest)])
+
+
+class Printer:
+    """Prints headings and lines as they come."""
+
+    def __init__(self, out: TextIO, table: Sequence[Section]) -> None:
+        self._out = out
+        self._section = {rule.id: section.title for section in table for rule in section.rules}
+        self._title = ""
+
+    def tell(self, outcome: Outcome) -> None:
+        """One more rule is decided."""
+        title = self._section[outcome.rule.id]
+        if title != self._title:
+            self._title = title
+            self._print(f"\n{title}")
+        self._print(line(outcome))
+
+    def summary(self, outcomes: Sequence[Outcome], bench: Bench) -> None:
+        """The last lines."""
+        self._print("")
+        for text in remarks(outcomes, bench):
+            self._print(text)
+        self._print(summary(outcomes))
+
+    def _print(self, text: str) -> None:
+        print(text.encode("ascii", "backslashreplace").decode(), file=self._out, flush=True)
+
+
+def summary(outcomes: Iterable[Outcome]) -> str:
+    """One line of counts."""
+    counts = Counter(f"{o.rule.level} {o.standing}" for o in outcomes)
+    held = counts["must held"] + counts["should held"]
+    beside = counts["must not applicable"] + counts["should not applicable"]
+    broken = f"{counts['must broken']} broken"
+    should = f', {counts["should broken"]} "should" not held' if counts["should broken"] else ""
+    return f"{held} held, {broken}{should}, {beside} not applicable"
+
+
+def remarks(outcomes: Sequence[Outcome], bench: Bench) -> list[str]:
+    """Sentences that keep the counts from being misread."""
+    told: list[str] = []
+    if ignores_keys(outcomes):
+        told.append("This agent does not read idempotencyKey: a proposal of November 2026, not part of schema 2.4.0.")
+    if bench.prompts and not bench.stage.controlled:
+        told.append("Model calls were not counted: prompts went to whatever the command uses (see --scripted).")
+    return told
+
+
+def ignores_keys(outcomes: Sequence[Outcome]) -> bool:
+    """Whether invalid keys are taken and known ones inserted again."""
+    standing = {outcome.rule.id: outcome.standing for outcome in outcomes}
+    return standing.get("KEY-4") == "broken" and standing.get("TRACE-1") == "broken"
+
+
+def agent_name(facts: dict[str, Any]) -> str:
+    """How the agent introduced itself."""
+    info = as_object(facts.get("info"))
+    return " ".join(str(info[name]) for name in ("name", "version") if name in info) or "an agent without a name"
+
+
+def as_json(outcomes: Sequence[Outcome], bench: Bench, command: Sequence[str]) -> str:
+    """The whole result as one JSON object."""
+    rules = [
+        {
+            "id": outcome.rule.id,
+            "rule": outcome.rule.sentence,
+            "source": outcome.rule.source,
+            "level": outcome.rule.level,
+            "standing": outcome.standing,
+            "reason": outcome.reason or None,
+            "messages": list(outcome.shown),
+            "seconds": round(outcome.seconds, 3),
+        }
+        for outcome in outcomes
+    ]
+    value = {
+        "agent": as_object(bench.facts.get("info")) or None,
+        "command": list(command),
+        "modelCallsCounted": bench.stage.controlled,
+        "readsIdempotencyKey": None if not outcomes else not ignores_keys(outcomes),
+        "summary": summary(outcomes),
+        "broken": sum(map(is_failure, outcomes)),
+        "rules": rules,
+    }
+    return json.dumps(value, indent=2)

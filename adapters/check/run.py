@@ -1,0 +1,99 @@
+"""Going through the table: which rule is looked at when, on what, and what came of it.
+
+Owns the order, the bounds and the clean-up. A rule is looked at only when what it needs is known to work (`Need`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import anyio
+
+from adapters.check.bench import Bench
+from adapters.check.verdict import Broken, Need, NotApplicable, Outcome, Rule, Section, Standing
+from adapters.log import log
+
+_WAITS = 8
+"""A rule may take so many times the bound of one wait."""
+
+NO_PROMPTS = "sends prompts: give --scripted claude|codex, or --prompts to send them to what the command uses"
+
+
+class Runner:
+    """One run over a table. `chosen` None is all rules; `prompts` False leaves out those that send prompts."""
+
+    def __init__(
+        self, bench: Bench, table: Sequence[Section], chosen: frozenset[str] | None = None, *, prompts: bool = True
+    ) -> None:
+        self._bench = bench
+        self._rules = [rule for section in table for rule in section.rules]
+        self._chosen = chosen
+        self._why: dict[Need, str] = {} if prompts else {Need.PROMPT: NO_PROMPTS}
+        """Why something is not."""
+
+    async def run(self, tell: Callable[[Outcome], None]) -> list[Outcome]:
+        """Check every chosen rule and tell its outcome at once. Cleans up also when it is cancelled."""
+        outcomes: list[Outcome] = []
+        deepest = max((rule.needs for rule in self._rules if self._is_chosen(rule)), default=Need.NOTHING)
+        try:
+            for rule in self._rules:
+                opening = rule.opens is not None and rule.opens <= deepest
+                if self._is_chosen(rule) or opening:
+                    outcome = await self._outcome(rule)
+                    if self._is_chosen(rule) or outcome.standing == "broken":
+                        outcomes.append(outcome)
+                        tell(outcome)
+        finally:
+            try:
+                await (
+                    self._bench.unshare()
+                )  # no scope of ours may lie around it: the connection was opened outside of it
+            finally:
+                self._bench.launcher.sweep()
+        return outcomes
+
+    def _is_chosen(self, rule: Rule) -> bool:
+        return self._chosen is None or rule.id in self._chosen
+
+    async def _outcome(self, rule: Rule) -> Outcome:
+        start = time.monotonic()
+        standing: Standing = "held"
+        reason, shown = "", ()
+        try:
+            missing = next(
+                (why for need, why in sorted(self._why.items()) if need <= max(rule.needs, rule.opens or 0)), None
+            )
+            if missing is None:
+                await self._look(rule)
+            else:
+                standing, reason = "not applicable", missing
+        except Broken as broken:
+            standing, reason, shown = "broken", str(broken), broken.shown
+        except NotApplicable as why:
+            standing, reason = "not applicable", str(why)
+        if standing != "held" and rule.opens is not None and rule.opens not in self._why:
+            self._why[rule.opens] = f"not looked at, because {rule.id} does not hold: {reason}"
+        await self._bench.tidy()
+        self._bench.launcher.sweep(self._bench.shared)
+        return Outcome(rule, standing, reason, shown, time.monotonic() - start)
+
+    async def _look(self, rule: Rule) -> None:
+        bound = self._bench.bound * _WAITS
+        try:
+            if rule.needs >= Need.VERSION:
+                await self._bench.share()
+            with anyio.fail_after(bound):
+                await rule.check(self._bench)
+        except TimeoutError:
+            self._bench.spoil()
+            raise Broken(f"nothing was decided within {bound:g} s") from None
+        except Broken:
+            self._bench.spoil()
+            raise
+        except NotApplicable:
+            raise
+        except Exception as error:  # a mistake of the check must not be told as one of the agent
+            self._bench.spoil()
+            log("check failed", rule=rule.id, error=repr(error))
+            raise NotApplicable(f"the check itself failed ({type(error).__name__}); please report it") from error
