@@ -5,6 +5,7 @@ Owns the files beside a session's lock. Knows no turn and no frame but the first
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,8 +26,8 @@ from adapters.core.runtime import SessionSetup
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
 
-_MCP_FILES: Final = "*.mcp.json*"
-"""The files with a client's MCP servers, drafts included: what a killed agent leaves of a session that nobody resumes."""
+_OURS: Final = re.compile(r"\.?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
+"""Files of one session in the state folder, drafts included: what a killed agent leaves of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +94,28 @@ class Launcher:
         with suppress(OSError):
             self._mcp_file(session_id).unlink()
 
-    def left_starts(self) -> set[str]:
-        """Sessions with such a file, or a draft of one: they start right now, or their agent was killed while they did."""
-        return {path.name.removeprefix(".").partition(".")[0] for path in self.folder.glob(_MCP_FILES)}
+    def left_sessions(self) -> set[str]:
+        """Sessions with files in the state folder: they are active right now, or their agent was killed."""
+        with suppress(OSError):
+            return {found[1] for path in self.folder.iterdir() if (found := _OURS.fullmatch(path.name))}
+        return set()
 
-    def remove_left_start(self, session_id: str) -> None:
-        """Remove them. The caller holds the session's lock."""
-        for path in self.folder.glob(_MCP_FILES):
-            if path.name.removeprefix(".").startswith(f"{session_id}."):
-                with suppress(OSError):
-                    path.unlink()
+    async def clear_left(self, session_id: str) -> None:
+        """End what a killed agent left of a session, processes and files. The caller holds the session's lock, and releases it.
+
+        Raises `AcpError` when a process does not end.
+        """
+        files = [
+            path for path in self.folder.iterdir() if (found := _OURS.fullmatch(path.name)) and found[1] == session_id
+        ]
+        for path in files:
+            if ".mcp." in path.name:  # secrets first
+                path.unlink(missing_ok=True)
+        if any(".runtime." in path.name for path in files):
+            await orphans.end_orphans(self.folder, session_id)
+        for path in files:
+            if path.suffix != ".lock":
+                path.unlink(missing_ok=True)
 
 
 def start_error(reason: str, exit_code: int | None) -> AcpError:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 from uuid import uuid4
@@ -68,18 +68,22 @@ class ClaudeRuntime:
         return await self._activate(session_id, setup, sink, launcher, lock)
 
     async def _launcher(self) -> Launcher:
-        """How a session is started; the first time, secrets that a killed agent left on the disk are removed."""
+        """How a session is started. The first time, what agents that were killed left behind is removed in the background."""
         launcher = Launcher(self._environ, state_folder(self._environ))
         if not self._swept:
             self._swept = True
-            for session_id in launcher.left_starts():
-                with suppress(AcpError):  # its agent lives: it removes them itself
-                    lock = await lock_session(launcher.folder, session_id, bound=0)
-                    try:
-                        launcher.remove_left_start(session_id)
-                    finally:
-                        lock.release()
+            self._tasks.start_soon(self._sweep, launcher, launcher.left_sessions())
         return launcher
+
+    async def _sweep(self, launcher: Launcher, sessions: Iterable[str]) -> None:
+        """Nobody resumes a new session whose agent was killed before its answer: this is all that cleans up after it."""
+        for session_id in sessions:
+            with suppress(AcpError, OSError):  # its agent lives; or the next agent may succeed
+                lock = await lock_session(launcher.folder, session_id, bound=0)
+                try:
+                    await launcher.clear_left(session_id)
+                finally:
+                    lock.release()
 
     async def _activate(
         self, session_id: str, setup: SessionSetup, sink: EventSink, launcher: Launcher, lock: SessionLock

@@ -1,6 +1,4 @@
-"""Processes and files that could outlive an agent: tools that ignore signals or leave their group, clients that just vanish, and
-what agents killed with SIGKILL leave in the state folder.
-"""
+"""What could outlive an agent: tools that ignore signals or leave their group, agents of clients that vanish, files."""
 
 from __future__ import annotations
 
@@ -64,3 +62,17 @@ async def test_a_client_that_vanishes_while_somebody_else_keeps_our_stdin_open(r
         assert await process.wait() == 0
     await rig.all_gone()
     os.close(client_out)
+
+
+async def test_an_agent_that_was_killed_leaves_nothing_that_the_next_one_keeps(rig: Rig, text: str) -> None:
+    """D6: the files of a NEW session, which nobody may ever resume, go when another agent starts its first session."""
+    state = rig.root / ".local" / "state" / "acp-adapters"
+    async with rig.agent() as link:
+        session = await link.new()
+        await link.turn(session, text)
+        await stop(link, "kill")
+        await gone(link, "kill")
+    async with rig.agent() as link:
+        await link.new()
+        await wait_for(lambda: not list(state.rglob(f"*{session}*")), 20, "nothing of it is left")
+    assert [path for path in state.rglob("*") if not path.is_dir()] == []
