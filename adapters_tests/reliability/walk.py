@@ -41,6 +41,12 @@ STEPS = {
 """What may happen next, and how often it does."""
 
 
+_LINES = 5
+"""Of each agent's log, shown with a broken promise."""
+
+_TRIES = 3
+"""How often everything is sent again at the end, until all of it is in."""
+
 _WITHDRAWN = 0.8
 """How often a prompt that is handed to a runtime that stands still is withdrawn."""
 
@@ -92,6 +98,11 @@ def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
     return shown
 
 
+def _cut(item: dict[str, Any]) -> bool:
+    """Whether this is a tool call that came to nothing."""
+    return item["is"] == "tool_call" and item.get("status") in ("failed", "cancelled")
+
+
 class Walk:
     """One history: an agent, its successors and rivals, one session and a sibling of it."""
 
@@ -123,8 +134,12 @@ class Walk:
 
     async def run(self, steps: int) -> Tally:
         """Play so many random steps and judge. Raises `BrokenPromiseError`."""
-        names = self.random.choices(list(STEPS), list(STEPS.values()), k=steps)
-        return await self.play(names)
+        return await self.play(self.steps_of(self.seed, steps))
+
+    @staticmethod
+    def steps_of(seed: str, count: int) -> list[str]:
+        """The steps of a history."""
+        return Random(f"steps of {seed}").choices(list(STEPS), list(STEPS.values()), k=count)
 
     async def play(self, names: Iterable[str]) -> Tally:
         """Play these steps, finish and judge. Raises `BrokenPromiseError`."""
@@ -146,7 +161,8 @@ class Walk:
             self.faults.append(f"{type(error).__name__}: {error}")
         self.faults += self.judge()
         if self.faults:
-            sentences = "\n  ".join(dict.fromkeys(self.faults))
+            said = [line for link in self.links for line in link.process.stderr.splitlines()[-_LINES:]]
+            sentences = "\n  ".join([*dict.fromkeys(self.faults), *said])
             raise BrokenPromiseError(f"history {self.seed}: {' '.join(self.log)}\n  {sentences}")
         return self.tally
 
@@ -334,7 +350,7 @@ class Walk:
         if self.complete:
             replayed = by_id(SessionView.of(self.link.client.updates(self.session, mark)))
             if self.rig.runtime.name == "codex":  # it stores no item of a command that was refused (0.163.0)
-                shown = {key: item for key, item in shown.items() if key in replayed or item.get("status") != "failed"}
+                shown = {key: item for key, item in shown.items() if key in replayed or not _cut(item)}
             different = [key for key in {**shown, **replayed} if shown.get(key) != replayed.get(key)]
             if different:
                 first = different[0]
@@ -479,13 +495,15 @@ class Walk:
         """Send everything again: now all of it is in, once, and the conversation is one line."""
         if self.sibling_session:
             await self._activate_sibling()
-        for made in self.submissions:
-            if made.key is not None:
+        again = [made for made in self.submissions if made.key is not None]
+        for _ in range(_TRIES):
+            for made in again:
                 await self._send(made)
-        await self.settle()
-        for made in self.submissions:
-            if made.key is not None and not isinstance(made.calls[-1].outcome, dict):
-                self.faults.append(f"{made.text!r} cannot be inserted: {made.calls[-1].outcome!r}")
+            await self._settle()
+            # An error is an answer: what a runtime had that was killed or stood still is free to be sent again.
+            again = [made for made in again if not isinstance(made.calls[-1].outcome, dict)]
+        self.faults += [f"{made.text!r} cannot be inserted: {made.calls[-1].outcome!r}" for made in again]
+        await self.compare()
         seen: dict[str, int] = {}
         for session in filter(None, (self.sibling_session, self.session)):
             await self._settled_turn(session, f"end of {session}")

@@ -1,0 +1,36 @@
+"""A fault at an operation of a keyed prompt's way: one of each kind here, all of them by `bench/faults.py`."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from adapters_tests.e2e.rig import Rig
+from adapters_tests.reliability.points import Bench, Point, points_of
+
+pytestmark = pytest.mark.anyio
+
+
+def one_of_each_kind(scenario: str, labels: list[str]) -> list[Point]:
+    """The same places every time, as far as the run has the same operations."""
+    random = Random(scenario)
+    by_kind: dict[str, list[Point]] = {}
+    for point in points_of(scenario, labels):
+        # The last operations come after the answer, when the agent is about to end: it may not get there.
+        if point.at < len(labels) * 0.8 and not (point.kind == "lost" and "control" in point.label):
+            by_kind.setdefault(point.kind, []).append(point)
+    return [random.choice(points) for points in by_kind.values()]
+
+
+@pytest.mark.parametrize("scenario", ["resume", "fold"])
+async def test_a_fault_of_each_kind(rig: Rig, scenario: str) -> None:
+    """E9, E10, E11, E43, KEY-11, D2, D5, D6, D7: nothing doubled, nothing acknowledged lost, no request without an answer."""
+    bench = Bench(rig)
+    points = one_of_each_kind(scenario, await bench.operations(scenario))
+    if scenario == "fold":
+        points = points[::2]  # half of them, for the time it takes
+    results = [await bench.play(point) for point in points]
+    assert [f"{result.point}: {fault}" for result in results for fault in result.faults] == []
+    assert sum(bool(result.hit) for result in results) >= len(results) * 0.7, "most faults were met"
+    assert all(result.attempts for result in results)
