@@ -6,6 +6,7 @@ by its owner only. Nothing in it is a record of a session: all of it may be remo
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,11 +17,18 @@ _OWNER_ONLY = 0o700
 
 
 def state_folder(environ: Mapping[str, str]) -> Path:
-    """The folder, made if needed. Raises `InternalError` when it cannot be made or written."""
+    """The folder, made if needed. Raises `InternalError` when it cannot be made or written, or is somebody else's.
+
+    Whoever owns it could put other servers into the place of the ones that a client asked for.
+    """
     folder = _place(environ) / "claude"
     try:
-        folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-        if folder.stat().st_mode & 0o077:
+        for missing in reversed([parent for parent in (folder, *folder.parents) if not parent.exists()]):
+            missing.mkdir(mode=_OWNER_ONLY, exist_ok=True)  # `parents=True` would leave them to the umask
+        found = folder.stat()
+        if found.st_uid != os.geteuid():
+            raise PermissionError(errno.EPERM, "it belongs to another user")
+        if found.st_mode & 0o077:
             folder.chmod(_OWNER_ONLY)
     except OSError as error:
         raise _unusable(folder, error) from None
