@@ -11,8 +11,10 @@ import anyio
 
 from adapters.acp.memory import memory_pair
 from adapters.acp.rpc import Transport
+from adapters.acp.schema import ToolCallUpdate
 from adapters.acp.stdio import StdioTransport
 from adapters.client.client import Client
+from adapters.core import runtime as port
 from adapters.core.front import AgentInfo, Server, serve
 from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters_tests.schema import validate_agent_message
@@ -56,6 +58,16 @@ class Rig:
         session_id = await client.new(CWD)
         return session_id, self.runtime.sessions[session_id]
 
+    async def running(self, client: Client) -> tuple[str, ScriptedSession]:
+        """A session with a prompt inserted and its work going on."""
+        session_id, runtime = await self.session(client)
+        call = await client.prompt(session_id, "work")
+        await runtime.until(lambda: bool(runtime.submitted))
+        runtime.take(runtime.submitted[0][0])
+        runtime.insert(runtime.submitted[0][0])
+        await call.message_id()
+        return session_id, runtime
+
     def check(self) -> None:
         """What holds after every test: valid messages, no protocol fault."""
         for client in self.clients:
@@ -92,3 +104,14 @@ async def outcome(awaitable: Awaitable[Any]) -> Any:
         return await awaitable
     except Exception as error:  # noqa: BLE001 - the test looks at it
         return error
+
+
+def question(request_id: str = "q", **more: Any) -> port.PermissionRequested:
+    """A question of a runtime, with a way to say yes and one to say no."""
+    options = [
+        port.PermissionOption("yes", "Allow", "allow_once"),
+        port.PermissionOption("no", "Reject", "reject_once"),
+    ]
+    return port.PermissionRequested(
+        request_id, "May I?", options, ToolCallUpdate(tool_call_id="t", title="Bash"), **more
+    )

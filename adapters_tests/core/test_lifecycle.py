@@ -12,9 +12,8 @@ from adapters.acp.schema import AgentMessageChunk, TextBlock, ToolCallUpdate
 from adapters.client import permissions
 from adapters.client.client import Client
 from adapters.client.view import SessionView
-from adapters.core import runtime as port
-from adapters.core.scripted_runtime import ScriptedSession, Store
-from adapters_tests.core.rig import CWD, Rig, outcome, rig
+from adapters.core.scripted_runtime import Store
+from adapters_tests.core.rig import CWD, outcome, question, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -25,30 +24,9 @@ async def error_of(call: Any) -> AcpError:
     return error
 
 
-async def running(r: Rig, client: Client) -> tuple[str, ScriptedSession]:
-    """A session with a prompt inserted and its work going on."""
-    session_id, runtime = await r.session(client)
-    call = await client.prompt(session_id, "work")
-    await runtime.until(lambda: bool(runtime.submitted))
-    runtime.take(runtime.submitted[0][0])
-    runtime.insert(runtime.submitted[0][0])
-    await call.message_id()
-    return session_id, runtime
-
-
 def states(client: Client, session_id: str, since: int = 0) -> list[tuple[str, str | None]]:
     updates = client.updates(session_id, since)
     return [(u["state"], u.get("stopReason")) for u in updates if u["sessionUpdate"] == "state_update"]
-
-
-def question(request_id: str = "q", **more: Any) -> port.PermissionRequested:
-    options = [
-        port.PermissionOption("yes", "Allow", "allow_once"),
-        port.PermissionOption("no", "Reject", "reject_once"),
-    ]
-    return port.PermissionRequested(
-        request_id, "May I?", options, ToolCallUpdate(tool_call_id="t", title="Bash"), **more
-    )
 
 
 # --- initialize ------------------------------------------------------------------------------------------------------
@@ -213,7 +191,7 @@ async def test_resume_of_an_active_session_brings_its_new_roots_and_servers(tmp_
     """RESUME-1, RESUME-2, RESUME-5."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         await client.resume(session_id, CWD)
         assert runtime.setups == []
         server = {"type": "stdio", "name": "s", "command": "/bin/true"}
@@ -234,7 +212,7 @@ async def test_cancel_stops_the_work_and_withdraws_what_is_held() -> None:
     """CANCEL-2..5, KEY-20, STOP-1, PROMPT-17, PROMPT-18: a prompt sent after the cancel is unaffected."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.held = True
         held = [await client.prompt(session_id, "held", key="K") for _ in range(2)]
         await client.list()
@@ -260,7 +238,7 @@ async def test_work_that_ended_by_itself_keeps_its_own_stop_reason() -> None:
     """CANCEL-10."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         await client.cancel(session_id)
         await runtime.until(lambda: runtime.interrupts == 1)
         runtime.end("end_turn")
@@ -306,7 +284,7 @@ async def test_close_ends_work_and_answers_everything_before_its_response() -> N
     """CLOSE-1..5, KEY-20, E13."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.deliver(question())
         await client.wait_state(session_id, "requires_action")
         runtime.held = True
@@ -330,7 +308,7 @@ async def test_close_is_bounded_when_the_runtime_ignores_its_interrupt(monkeypat
     monkeypatch.setattr("adapters.core.session._STOP_BOUND", 0.05)
     async with rig() as r:
         client = await r.connect()
-        session_id, _runtime = await running(r, client)
+        session_id, _runtime = await r.running(client)
         call = await client.prompt(session_id, "in flight", key="K")
         await client.close(session_id)
         assert (await error_of(call)).code == -32800
@@ -363,7 +341,7 @@ async def test_only_an_offered_option_approves(answer: Any, expected: str | None
     async with rig() as r:
         client = await r.connect()
         client.policy = policy
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.deliver(question())
         await runtime.until(lambda: bool(runtime.answers))
         assert runtime.answers == [("q", expected)]
@@ -382,7 +360,7 @@ async def test_overlapping_requests_each_get_their_own_answer() -> None:
     async with rig() as r:
         client = await r.connect()
         client.policy = policy
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.deliver(question("q1", description="first"))
         runtime.deliver(question("q2", description="second"))
         gates["second"].set()
@@ -404,7 +382,7 @@ async def test_cancelled_work_takes_its_questions_back_and_refuses_new_ones() ->
     async with rig() as r:
         client = await r.connect()
         client.policy = policy
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.deliver(question("q1"))
         runtime.deliver(question("q2", foreground=False))
         await client.wait_state(session_id, "requires_action")
@@ -432,7 +410,7 @@ async def test_a_question_goes_to_every_client_and_the_first_answer_counts() -> 
     async with rig() as r:
         one = await r.connect()
         one.policy = wait
-        session_id, runtime = await running(r, one)
+        session_id, runtime = await r.running(one)
         runtime.deliver(question())
         await one.wait_state(session_id, "requires_action")
         two = await r.connect()
@@ -452,7 +430,7 @@ async def test_a_question_survives_the_loss_of_its_client() -> None:
     async with rig() as r:
         one = await r.connect()
         one.policy = wait
-        session_id, runtime = await running(r, one)
+        session_id, runtime = await r.running(one)
         runtime.deliver(question())
         await one.wait_state(session_id, "requires_action")
         await one._transport.aclose()
@@ -469,7 +447,7 @@ async def test_a_client_that_joins_in_mid_turn_sees_what_the_others_see() -> Non
     """REPLAY-1..4, REPLAY-9, REPLAY-12: chunks before, during and after its synchronization; twice changes nothing."""
     async with rig() as r:
         one = await r.connect()
-        session_id, runtime = await running(r, one)
+        session_id, runtime = await r.running(one)
         runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="one ")))
         runtime.output(ToolCallUpdate(tool_call_id="t", title="Bash", status="in_progress"))
         two = await r.connect()
@@ -523,7 +501,7 @@ async def test_a_slow_client_slows_the_runtime_and_not_the_memory() -> None:
     """Known fault: unbounded output; the sink's `writable` is the producer's brake."""
     async with rig() as r:
         client = await r.connect()
-        _session_id, runtime = await running(r, client)
+        _session_id, runtime = await r.running(client)
         with anyio.fail_after(5):
             await runtime.sink.writable()
 
@@ -532,7 +510,7 @@ async def test_a_session_without_clients_is_freed_when_its_work_is_done() -> Non
     """STDIO-13, KEY-43."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         await client._transport.aclose()
         other = await r.connect()
         await other.list()

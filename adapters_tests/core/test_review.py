@@ -25,7 +25,7 @@ from adapters.core import runtime as port
 from adapters.core.front import AgentInfo, serve
 from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters.core.submissions import derived_id
-from adapters_tests.core.rig import CWD, Rig, outcome, rig
+from adapters_tests.core.rig import CWD, outcome, question, rig
 
 pytestmark = pytest.mark.anyio
 
@@ -34,22 +34,6 @@ async def code_of(call: Any) -> int | None:
     """The error code of an answer, None for a result."""
     error = await outcome(call.result())
     return error.code if isinstance(error, AcpError) else None
-
-
-async def running(r: Rig, client: Client) -> tuple[str, ScriptedSession]:
-    """A session with a prompt inserted and its work going on."""
-    session_id, runtime = await r.session(client)
-    call = await client.prompt(session_id, "work")
-    await runtime.until(lambda: bool(runtime.submitted))
-    runtime.take(runtime.submitted[0][0])
-    runtime.insert(runtime.submitted[0][0])
-    await call.message_id()
-    return session_id, runtime
-
-
-def question(request_id: str = "q", **more: Any) -> port.PermissionRequested:
-    options = [port.PermissionOption("yes", "Allow", "allow_once")]
-    return port.PermissionRequested(request_id, "May I?", options, ToolCallUpdate(tool_call_id="t"), **more)
 
 
 def gate_close(monkeypatch: pytest.MonkeyPatch) -> tuple[anyio.Event, anyio.Event]:
@@ -116,7 +100,7 @@ async def test_a_runtime_that_cannot_close_does_not_keep_the_session(monkeypatch
     monkeypatch.setattr(ScriptedSession, "close", broken)
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         call = await client.prompt(session_id, "in flight", key="K")
         await runtime.until(lambda: len(runtime.submitted) == 2)
         await client.close(session_id)
@@ -178,7 +162,7 @@ async def test_the_end_of_the_agent_does_not_wait_for_a_slow_close(monkeypatch: 
     monkeypatch.setattr(ScriptedSession, "interrupt", deaf)
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         await client.request("session/close", {"sessionId": session_id})
         await runtime.until(lambda: runtime.interrupts == 1)
         await client._transport.aclose()
@@ -268,7 +252,7 @@ async def test_a_resume_that_fails_costs_an_attached_client_nothing(how: str, mo
     monkeypatch.setattr(ScriptedSession, "replay", _BrokenReplay.replay)
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="one ")))
         r.runtime.replay_gate = anyio.Event()
         params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
@@ -295,7 +279,7 @@ async def test_a_close_during_a_replay_ends_it_and_is_seen(closer: str) -> None:
     """
     async with rig() as r:
         client, other = await r.connect(), await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         await other.resume(session_id, CWD)
         for n in range(5):
             runtime.stored.messages.append(("agent", f"m{n}", [TextBlock(text="stored")]))
@@ -451,7 +435,7 @@ async def test_terminals_of_the_running_work_reach_a_client_that_joins() -> None
     """REPLAY-2, REPLAY-12, TERM-3: one snapshot per terminal, with all of its output."""
     async with rig() as r:
         one, two = await r.connect(), await r.connect()
-        session_id, runtime = await running(r, one)
+        session_id, runtime = await r.running(one)
         for name in ("t1", "t2"):
             runtime.output(TerminalUpdate(terminal_id=name, command="make", output=TerminalOutput(data="YQ==")))
             runtime.output(TerminalOutputChunk(terminal_id=name, data="Yg=="))
@@ -562,7 +546,7 @@ async def test_an_update_that_is_no_json_costs_only_itself() -> None:
         deep = [deep]
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         for value in (deep, object(), {1, 2}):
             runtime.output(ToolCallUpdate(tool_call_id="t", raw_input=value))
         runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="goes on")))
@@ -581,7 +565,7 @@ async def test_a_question_under_an_id_that_is_still_open_replaces_it() -> None:
     async with rig() as r:
         client = await r.connect()
         client.policy = wait
-        session_id, runtime = await running(r, client)
+        session_id, runtime = await r.running(client)
         mark = client.record.mark
         runtime.deliver(question())
         runtime.deliver(question())

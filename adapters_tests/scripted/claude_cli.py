@@ -1,23 +1,17 @@
 """The real Claude Code binary in an isolated home, driven by raw frames. Shared by the tests of this folder."""
 
 import importlib.util
-import json
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import anyio
-from anyio.abc import Process
 
-from adapters.acp.framing import LineDecoder, LineTooLong
 from adapters.scripted import ScriptedModel, isolated_claude_home
-
-LIMIT = 40.0  # seconds; no step of these tests takes a tenth of it on an idle machine
-
-Frame = dict[str, Any]
+from adapters_tests.scripted.program import LIMIT, Frame, Program
 
 
 def claude_binary() -> str | None:
@@ -28,62 +22,36 @@ def claude_binary() -> str | None:
     return str(binary) if binary is not None and binary.exists() else None
 
 
-class Cli:
-    """One running CLI: what it wrote, and ways to wait for it."""
+class Cli(Program):
+    """One running CLI."""
 
-    def __init__(self, process: Process) -> None:
-        self.process = process
-        self.frames: list[Frame] = []
-        self.results = 0
-        self._changed = anyio.Event()
-
-    async def send(self, frame: Frame) -> None:
-        assert self.process.stdin is not None
-        await self.process.stdin.send(json.dumps(frame).encode() + b"\n")
+    results = 0
+    """Those that were taken."""
 
     async def prompt(self, content: Any) -> str:
         """Write a prompt; return its uuid."""
         uuid = str(uuid4())
         message = {"role": "user", "content": content}
-        await self.send(
+        await self.write(
             {"type": "user", "uuid": uuid, "session_id": "", "parent_tool_use_id": None, "message": message}
         )
         return uuid
 
     async def control(self, **request: Any) -> None:
-        await self.send({"type": "control_request", "request_id": str(uuid4()), "request": request})
-
-    async def wait(self, wanted: Callable[[Frame], bool], start: int = 0) -> Frame:
-        """The first frame from `start` on that is wanted."""
-        with anyio.fail_after(LIMIT):
-            while True:
-                for frame in self.frames[start:]:
-                    if wanted(frame):
-                        return frame
-                await self._changed.wait()
+        await self.write({"type": "control_request", "request_id": str(uuid4()), "request": request})
 
     async def next_result(self) -> Frame:
         """The next result nobody has taken yet."""
         self.results += 1
         with anyio.fail_after(LIMIT):
             while len(found := [frame for frame in self.frames if frame["type"] == "result"]) < self.results:
-                await self._changed.wait()
+                await self.changed()
         return found[self.results - 1]
 
     async def turn(self, content: Any) -> Frame:
         """A prompt and its result."""
         await self.prompt(content)
         return await self.next_result()
-
-    async def read(self) -> None:
-        assert self.process.stdout is not None
-        lines = LineDecoder()
-        async for data in self.process.stdout:
-            for line in lines.feed(data):
-                assert not isinstance(line, LineTooLong)
-                self.frames.append(json.loads(line))
-            self._changed.set()
-            self._changed = anyio.Event()
 
 
 @asynccontextmanager
@@ -111,28 +79,7 @@ async def claude(
             "--include-partial-messages",
             *arguments,
         ]
-        failure: Exception | None = None
-        async with (
-            await anyio.open_process(command, stderr=None, env=environment, cwd=root / "cwd") as process,
-            anyio.create_task_group() as group,
-        ):
-            cli = Cli(process)
-            try:
-                group.start_soon(cli.read)
-                await cli.control(subtype="initialize", hooks=None)
-                await cli.wait(lambda frame: frame["type"] == "control_response")
-                yield cli
-            except Exception as error:  # noqa: BLE001 - leaves below as itself, not in a group
-                failure = error
-            finally:
-                with anyio.CancelScope(shield=True):
-                    assert process.stdin is not None
-                    await process.stdin.aclose()
-                    with anyio.move_on_after(5):
-                        await process.wait()
-                    if process.returncode is None:
-                        process.kill()
-                        await process.wait()
-                group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+        async with Cli.started(command, environment, root / "cwd") as cli:
+            await cli.control(subtype="initialize", hooks=None)
+            await cli.wait(lambda frame: frame["type"] == "control_response")
+            yield cli

@@ -1,22 +1,14 @@
 """The real Codex app-server in an isolated home, driven by raw JSON lines. Shared by the tests of this folder."""
 
 import importlib.util
-import json
 import tempfile
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
-from anyio.abc import Process
-
-from adapters.acp.framing import LineDecoder, LineTooLong
 from adapters.scripted import ScriptedModel, isolated_codex_home
-
-LIMIT = 40.0  # seconds; no step of these tests takes a tenth of it on an idle machine
-
-Frame = dict[str, Any]
+from adapters_tests.scripted.program import Frame, Program
 
 
 def codex_binary() -> str | None:
@@ -28,22 +20,15 @@ def codex_binary() -> str | None:
     return str(codex_cli_bin.bundled_codex_path())
 
 
-class Codex:
-    """One running app-server: what it wrote, and ways to ask it and to wait for it."""
+class Codex(Program):
+    """One running app-server: ways to ask it."""
 
-    def __init__(self, process: Process, root: Path) -> None:
-        self.process = process
-        self.root = root
-        self.frames: list[Frame] = []
-        self.errors = ""
-        """What it wrote to stderr."""
-        self.thread = ""
-        self._last = 0
-        self._changed = anyio.Event()
+    root: Path
+    thread = ""
+    _last = 0
 
     async def send(self, **frame: Any) -> None:
-        assert self.process.stdin is not None
-        await self.process.stdin.send(json.dumps(frame).encode() + b"\n")
+        await self.write(frame)
 
     async def reply(self, method: str, **params: Any) -> Frame:
         """Send a request; return its response, result or error."""
@@ -101,30 +86,6 @@ class Codex:
         items = [params["item"] for params in self.events("item/completed")]
         return [item for item in items if item["type"] == kind]
 
-    async def wait(self, wanted: Callable[[Frame], bool], start: int = 0) -> Frame:
-        """The first frame from `start` on that is wanted."""
-        with anyio.fail_after(LIMIT):
-            while True:
-                for frame in self.frames[start:]:
-                    if wanted(frame):
-                        return frame
-                await self._changed.wait()
-
-    async def read(self) -> None:
-        assert self.process.stdout is not None
-        lines = LineDecoder()
-        async for data in self.process.stdout:
-            for line in lines.feed(data):
-                assert not isinstance(line, LineTooLong)
-                self.frames.append(json.loads(line))
-            self._changed.set()
-            self._changed = anyio.Event()
-
-    async def read_errors(self) -> None:
-        assert self.process.stderr is not None
-        async for data in self.process.stderr:
-            self.errors += data.decode(errors="replace")
-
 
 def text_input(text: str) -> Frame:
     return {"type": "text", "text": text, "text_elements": []}
@@ -141,31 +102,10 @@ async def codex(
         root = root or Path(folder)
         (root / "cwd").mkdir(exist_ok=True)
         environment = isolated_codex_home(root / "home", model.base_url, [root / "cwd"])
-        failure: Exception | None = None
-        async with (
-            await anyio.open_process([binary, "app-server", *arguments], env=environment, cwd=root / "cwd") as process,
-            anyio.create_task_group() as group,
-        ):
-            server = Codex(process, root)
-            try:
-                group.start_soon(server.read)
-                group.start_soon(server.read_errors)
-                client = {"name": "tests", "title": "tests", "version": "0"}
-                await server.ask("initialize", clientInfo=client, capabilities={"experimentalApi": True})
-                await server.send(method="initialized")
-                await server.start_thread(**thread)
-                yield server
-            except Exception as error:  # noqa: BLE001 - leaves below as itself, not in a group
-                failure = error
-            finally:
-                with anyio.CancelScope(shield=True):
-                    assert process.stdin is not None
-                    await process.stdin.aclose()
-                    with anyio.move_on_after(5):
-                        await process.wait()
-                    if process.returncode is None:
-                        process.kill()
-                        await process.wait()
-                group.cancel_scope.cancel()
-        if failure is not None:
-            raise failure
+        async with Codex.started([binary, "app-server", *arguments], environment, root / "cwd") as server:
+            server.root = root
+            client = {"name": "tests", "title": "tests", "version": "0"}
+            await server.ask("initialize", clientInfo=client, capabilities={"experimentalApi": True})
+            await server.send(method="initialized")
+            await server.start_thread(**thread)
+            yield server

@@ -86,7 +86,7 @@ async def test_tools_ask_for_permission_and_their_results_are_steps() -> None:
             assert asked[number]["request"]["subtype"] == "can_use_tool"
             answer = {"behavior": behavior, "message": "no"} if behavior == "deny" else {"behavior": behavior}
             response = {"subtype": "success", "request_id": asked[number]["request_id"], "response": answer}
-            await cli.send({"type": "control_response", "response": response})
+            await cli.write({"type": "control_response", "response": response})
         assert (await cli.next_result())["result"] == "done"
         results = [frame["message"]["content"][0] for frame in cli.frames if frame["type"] == "user"]
         assert {(result["content"], result["is_error"]) for result in results} == {("a", False), ("no", True)}
