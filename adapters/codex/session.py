@@ -70,6 +70,8 @@ _SETTLE: Final = 0.4
 meanwhile waits for the tool inside Codex, where it cannot be withdrawn."""
 _UNBLOCKED: Final = 0.05
 """Seconds from the end of what a prompt waited for in which surely no tool has begun."""
+_ACCEPT_BOUND: Final = 10.0
+"""Seconds for Codex to accept a prompt (measured: 7 to 60 ms), before its process is ended and the store decides (D7)."""
 _WATCH_EVERY: Final = 10.0
 _STUCK_AFTER: Final = 3
 """Rounds without a turn, for a prompt that was accepted, until the process is ended."""
@@ -327,7 +329,9 @@ class CodexSession:
         method, params = self._request_of(way, submission.message_id, content)
         self._turns.sending(submission)
         try:
-            await server.request(method, params, then=lambda answer: self._accepted(submission, answer))
+            await server.request(
+                method, params, bound=_ACCEPT_BOUND, then=lambda answer: self._accepted(submission, answer)
+            )
         except Refused as refused:
             log("Codex refused a prompt", session=self.session_id, method=method, code=refused.code)
             self._apply(self._turns.refused(submission, threads.prompt_error(refused)))

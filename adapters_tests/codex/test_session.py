@@ -12,7 +12,6 @@ import pytest
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.acp.schema import McpServerHttp
 from adapters.codex import evidence, session, stopping
-from adapters.codex.appserver import AppServer
 from adapters.codex.session import CodexSession
 from adapters.core.runtime import (
     Output,
@@ -395,7 +394,7 @@ async def test_every_session_is_told_of_a_death(tmp_path: Path) -> None:
 
 async def test_a_request_without_an_answer_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 8: no wait without a bound. What may or may not have happened is decided by the store."""
-    monkeypatch.setattr(AppServer.request, "__kwdefaults__", {"bound": 0.3, "then": None})
+    monkeypatch.setattr(session, "_ACCEPT_BOUND", 0.3)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await active.submit(K, text())

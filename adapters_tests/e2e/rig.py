@@ -26,6 +26,7 @@ from adapters.client.calls import PromptCall
 from adapters.client.client import Blocks, Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.client.record import Message
+from adapters.client.view import SessionView
 from adapters.scripted.gates import Gate
 from adapters.scripted.script import Answer, HttpFailure, Rule, Shell, Text, say
 from adapters.scripted.server import ScriptedServer
@@ -107,6 +108,20 @@ class Link:
             if not shown or shown[-1].partition(":")[0] != update["state"]:
                 shown.append(":".join(filter(None, (update["state"], update.get("stopReason")))))
         return shown
+
+    async def replays_alike(self, session: str) -> SessionView:
+        """The live view, after a check that a replay here and one after the session was closed look the same."""
+        live = self.client.view(session)
+        before = live.snapshot()
+        mark = self.client.record.mark
+        await self.resume(session, replay=True)
+        assert SessionView.of(self.client.updates(session, mark)).snapshot() == before
+        await self.client.close(session)
+        mark = self.client.record.mark
+        await self.resume(session, replay=True)
+        assert SessionView.of(self.client.updates(session, mark)).snapshot() == before
+        assert live.snapshot() == before
+        return live
 
     async def tool_shown(self, session: str, since: int = 0) -> None:
         """Wait until a tool call is shown: Codex tells of a command up to 150 ms after its start."""

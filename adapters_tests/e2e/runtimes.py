@@ -44,6 +44,7 @@ class Deviation(Enum):
         "Codex drops a request with half a surrogate pair without a word, so it never gets one: the prompt is refused with "
         "-32602 instead of being changed behind the user's back."
     )
+    DECLINED_IS_NOT_STORED = "Codex stores no item of a command that the user refused: it is shown live as a failed tool call, and a replay lacks it."
     SHORT_TEXT = "Codex takes 1,048,576 characters per prompt and refuses more; the refusal is -32602 (PROMPT-13)."
 
 
@@ -62,6 +63,8 @@ class RuntimeUnderTest:
     """Whether a process is the runtime itself: not the agent, not a tool."""
     user_command: Callable[[str, str], Sequence[str]]
     """Session id and prompt -> what the user's own command line for one more turn in that session is."""
+    executable: str
+    """The variable that names another binary of the runtime."""
     asking: Callable[[str], Block]
     """Shell command -> the model's call of it that asks for permission."""
     serves: Callable[[Proc, str], bool]
@@ -95,6 +98,7 @@ CLAUDE = RuntimeUnderTest(
     queued=claude_queued,
     is_runtime=lambda proc: proc.command[:1] == (claude_binary(),),
     user_command=lambda session_id, text: [claude_binary(), "-p", "--resume", session_id, text],
+    executable="CLAUDE_CODE_EXECUTABLE",
     asking=Shell,
     serves=lambda proc, session_id: any(session_id in word for word in proc.command),
     torn=lambda _root: Counter(),
@@ -119,6 +123,7 @@ CODEX = RuntimeUnderTest(
     user_command=lambda session_id, text: [
         codex_binary(), "exec", "--skip-git-repo-check", "resume", session_id, text,
     ],
+    executable="CODEX_PATH",
     asking=lambda command: ToolUse(
         "exec_command", {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "It has to."}
     ),
