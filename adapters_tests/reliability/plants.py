@@ -115,8 +115,9 @@ PLANTS: dict[str, Plant] = {
     ),
     "no orphan stop": Plant(
         (
-            Change("claude/launch.py", "await orphans.end_orphans(self.folder, session_id)", "return"),
+            Change("claude/orphans.py", "for orphan in find_orphans(folder, session_id):", "for orphan in ():"),
             Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
+            Change("guard.py", "        if not sys.executable or not all(", "        if True or not all("),
         ),
         "submit_tool tool_runs submit queued kill_agent resend_last answered release settle",
         "stored 2 times",
