@@ -306,7 +306,6 @@ async def cancelling_answers_all_attempts(bench: Bench) -> None:
         await link.fence()
         busy.still()
         await link.client.cancel(busy.session)
-        busy.held.release()
         answers = [await link.id_or_code(call) for call in calls]
         if len(set(answers)) != 1 or (isinstance(answers[0], int) and answers[0] != CANCELLED):
             raise Broken(f"the attempts of one cancelled prompt were answered {answers}", link.shown(*calls))

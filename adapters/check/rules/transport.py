@@ -81,13 +81,14 @@ async def ends_in_mid_work(bench: Bench) -> None:
 
 
 async def _ends(bench: Bench, link: Link, why: str) -> None:
+    patience = min(PATIENCE, bench.bound)
     try:
-        await link.running.wait(PATIENCE)
+        await link.running.wait(patience)
     except TimeoutError:
-        raise Broken(f"the agent still runs {PATIENCE:g} s after {why}") from None
-    left = await gone(bench.launcher, link.running, PATIENCE)
+        raise Broken(f"the agent still runs {patience:g} s after {why}") from None
+    left = await gone(bench.launcher, link.running, patience)
     if left:
-        raise Broken(f"{len(left)} processes still run {PATIENCE:g} s after {why}", left)
+        raise Broken(f"{len(left)} processes still run {patience:g} s after {why}", left)
 
 
 async def _one_error_each(bench: Bench, code: int, *lines: str) -> None:
