@@ -78,8 +78,8 @@ def test_every_notification_is_understood_or_knowingly_passed_over() -> None:
     assert recorded - understood == {*PASSED_OVER, *host._NOT_WANTED}
     assert not understood & {*PASSED_OVER, *host._NOT_WANTED}
     assert understood - recorded == {  # not provoked here
-        *("guardianWarning", "item/fileChange/patchUpdated", "item/mcpToolCall/progress", "item/plan/delta"),
-        *("model/rerouted", "thread/name/updated", "turn/plan/updated"),
+        *("guardianWarning", "item/fileChange/patchUpdated", "item/mcpToolCall/progress", "model/rerouted"),
+        *("turn/plan/updated",),
     }
 
 
@@ -96,7 +96,7 @@ def test_every_item_has_a_picture_and_a_known_status() -> None:
     kinds = {item["type"] for item in recorded}
     assert kinds - said <= {*items._PICTURES}
     assert kinds - said <= frames.TOOLS
-    assert len(kinds) == 10
+    assert len(kinds) == 11
     assert {item["status"] for item in recorded if "status" in item} <= {*items._STATUSES}
 
 
@@ -461,6 +461,13 @@ def test_subagents_do_not_speak_in_the_conversation() -> None:
     assert set(children) == {
         thread for m in load("subagent").got if (thread := frames.thread_of(m.get("params", {})))
     } - {load("subagent").thread}
+
+
+def test_a_plan_that_is_proposed_is_a_message_and_a_new_name_is_told() -> None:
+    """PLAN-1, INFO-1: text with a plan in it is no list of entries; it is shown as the text it is."""
+    lived = view(live("question").updates)
+    assert [item.text for item in lived.items("agent")] == ["Chosen.", "This is it.\n", "# Plan\n\n- one\n- two\n"]
+    assert lived.info["title"] == "Questions and plans"
 
 
 def test_a_command_that_runs_on_ends_when_it_ends() -> None:
