@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 import anyio
 
 from adapters.check.verdict import NotApplicable
+from adapters.scripted.calls import holds
 from adapters.scripted.gates import Gate
 from adapters.scripted.script import Answer, HttpFailure, Rule, Shell, Text, ToolUse, say
 from adapters.scripted.server import ScriptedServer
@@ -60,13 +61,13 @@ class Stage(Protocol):
         """How often the model was asked to answer this prompt; None when nobody counts."""
         ...
 
-    def in_conversation(self, text: str) -> int | None:
-        """How often the latest conversation held this prompt; None when nobody looks."""
-        ...
-
 
 LONG = "Please write the numbers from one to three hundred as words, one per line, and use no tool for it."
 """The prompt whose work takes a while with a real model."""
+
+
+_TITLE_REQUEST = "<session>"
+"""How Claude Code begins a request for a title, which some agents ask for."""
 
 
 class FreeStage:
@@ -91,10 +92,6 @@ class FreeStage:
 
     def calls(self, text: str) -> int | None:
         """See `Stage.calls`."""
-        del text
-
-    def in_conversation(self, text: str) -> int | None:
-        """See `Stage.in_conversation`."""
         del text
 
 
@@ -143,12 +140,10 @@ class ScriptedStage:
         return modes
 
     def calls(self, text: str) -> int | None:
-        """See `Stage.calls`."""
-        return self._model.calls(text)
-
-    def in_conversation(self, text: str) -> int | None:
-        """See `Stage.in_conversation`."""
-        return self._model.in_conversation(text)
+        """See `Stage.calls`. Requests for a title of the session quote the prompt and are not counted."""
+        return sum(
+            holds(prompt, text) for prompt in self._model.prompts_seen() if not prompt.startswith(_TITLE_REQUEST)
+        )
 
     def _answer(self, text: str, *steps: Answer) -> None:
         rule = Rule(steps, exact=text)

@@ -71,9 +71,6 @@ class PlayedStage:
     def calls(self, text: str) -> int | None:
         return self.counts[text]
 
-    def in_conversation(self, text: str) -> int | None:
-        del text
-
 
 class PlayedSession(ScriptedSession):
     """Prompts that come while work waits are taken in when it goes on."""
