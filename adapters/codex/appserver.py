@@ -1,39 +1,25 @@
-"""One `codex app-server` process: its pipes, its requests in both directions, and its end.
+"""One `codex app-server` process: its requests in both directions, and its end.
 
-Owns JSON lines (no `jsonrpc` member), ids and signals. Knows no thread and no turn: notifications and requests of the server go
-to whoever runs it. Nothing waits without a bound: an answer that does not come (Codex drops lines it cannot parse and never
-answers some requests) is an exception, and the process is always reaped.
+Owns its messages (no `jsonrpc` member) and ids; pipes and signals are `core/line_process`. Knows no thread and no turn:
+notifications and requests of the server go to whoever runs it. Nothing waits without a bound: an answer that does not come (Codex
+drops lines it cannot parse and never answers some requests) is an exception.
 """
 
 from __future__ import annotations
 
-import os
 import signal
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import anyio
 from anyio.abc import Process as Subprocess
 
-from adapters.acp.errors import ParseError
-from adapters.acp.framing import LineDecoder, LineTooLong, decode, encode
+from adapters.core.line_process import LineProcess
 from adapters.core.shapes import as_integer, as_mapping, as_text
-from adapters.log import log
 
-_READ: Final = 256 * 1024  # bytes
-_LONGEST_LINE: Final = 512 * 1024 * 1024  # bytes; a legacy thread is read in one line
-_STDERR_KEPT: Final = 8 * 1024  # bytes of the end of stderr, for error messages
 _EOF_BOUND: Final = 0.5
 """Seconds from the end of its input to its exit. Measured: 0.03 to 0.07 s, also in mid-turn."""
 _TERM_BOUND: Final = 0.5
-_DRAIN_BOUND: Final = 0.3
-"""Seconds to read what is left after the exit, where a child of it still holds the pipe."""
-_SILENT_BOUND: Final = 1.0
-"""Seconds a process may live on after it has closed its stdout; then it is killed."""
-_KILL_BOUND: Final = 5.0
-"""Seconds from KILL to the exit; longer only in uninterruptible sleep."""
 
 ANSWER_BOUND: Final = 30.0
 """Seconds for the answer of a request that does no work (measured: 1 to 60 ms)."""
@@ -67,38 +53,13 @@ Answer = Mapping[str, Any] | RequestFailed
 """What became of a request."""
 
 
-class AppServer:
+class AppServer(LineProcess):
     """A started process. Somebody must await `run`; everything else may be called at any time."""
 
     def __init__(self, process: Subprocess) -> None:
-        self._process = process
-        self.pid = process.pid
-        self.gone = anyio.Event()
-        """The process has ended and is reaped, and `run` is about to return."""
-        self.held_up = False
-        """Reading waits for slow clients: silence of the process means nothing meanwhile."""
-        self.stopping = False
-        """We asked it to end."""
-        self._input: deque[bytes] = deque()
-        self._wake = anyio.Event()
-        self._closing_input = False
+        super().__init__(process, "Codex")
         self._last_id = 0
         self._waiting: dict[int, Callable[[Mapping[str, Any] | None], None]] = {}
-        self._stderr = b""
-        self._logged: set[str] = set()
-
-    @property
-    def exit_code(self) -> int | None:
-        """The exit status, negative for a signal; None while it lives."""
-        return self._process.returncode
-
-    @property
-    def last_words(self) -> str:
-        """The last line on stderr, shortened; empty when there was none."""
-        lines = self._stderr.decode("utf-8", "replace").split("\n")
-        return next((line.strip()[:300] for line in reversed(lines) if line.strip()), "")
-
-    # --- running -------------------------------------------------------------------------------------------------------
 
     async def run(
         self,
@@ -107,51 +68,7 @@ class AppServer:
         writable: Callable[[], Awaitable[None]],
     ) -> None:
         """Read until the process is gone. `writable` is awaited between reads: it slows the process down."""
-        try:
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._write)
-                tasks.start_soon(self._collect_stderr)
-                tasks.start_soon(self._end_after_exit, tasks.cancel_scope)
-                await self._read(on_notification, on_request, writable)
-                with anyio.move_on_after(_SILENT_BOUND):
-                    await self._process.wait()
-                tasks.cancel_scope.cancel()
-        finally:
-            with anyio.CancelScope(shield=True):
-                await self._reap()
-            for answered in list(self._waiting.values()):
-                answered(None)
-            self.gone.set()
-
-    async def _read(
-        self,
-        on_notification: Callable[[str, Mapping[str, Any]], None],
-        on_request: Callable[[RequestId, str, Mapping[str, Any]], None],
-        writable: Callable[[], Awaitable[None]],
-    ) -> None:
-        assert self._process.stdout is not None  # noqa: S101 - spawned with a pipe
-        decoder = LineDecoder(_LONGEST_LINE)
-        while True:
-            try:
-                data = await self._process.stdout.receive(_READ)
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return  # a torn last line is no message
-            for line in decoder.feed(data):
-                self._dispatch(self._parse(line), on_notification, on_request)
-            self.held_up = True
-            await writable()
-            self.held_up = False
-
-    def _parse(self, line: bytes | LineTooLong) -> Mapping[str, Any]:
-        if isinstance(line, LineTooLong):
-            self._log_once("Codex wrote a line that is too long", size=line.size)
-            return {}
-        message: Mapping[str, Any] = {}
-        with suppress(ParseError):
-            message = as_mapping(decode(line))
-        if not message:
-            self._log_once("Codex wrote a line that is no message", size=len(line))
-        return message
+        await self.read(lambda message: self._dispatch(message, on_notification, on_request), writable)
 
     def _dispatch(
         self,
@@ -171,50 +88,11 @@ class AppServer:
         else:
             on_notification(method, as_mapping(message.get("params")))
 
-    async def _collect_stderr(self) -> None:
-        assert self._process.stderr is not None  # noqa: S101 - spawned with a pipe
-        with suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            while True:
-                self._stderr = (self._stderr + await self._process.stderr.receive())[-_STDERR_KEPT:]
+    def _reaped(self) -> None:
+        for answered in list(self._waiting.values()):
+            answered(None)
 
-    async def _end_after_exit(self, scope: anyio.CancelScope) -> None:
-        """A child of the process may hold its stdout open; that must not hide its end."""
-        await self._process.wait()
-        await anyio.sleep(_DRAIN_BOUND)
-        while self.held_up and not self.stopping:  # noqa: ASYNC110 - two plain flags of a rare case
-            await anyio.sleep(_DRAIN_BOUND)
-        scope.cancel()
-
-    async def _reap(self) -> None:
-        self.signal(signal.SIGKILL)
-        with anyio.move_on_after(_KILL_BOUND) as bound:
-            await self._process.aclose()
-        if bound.cancelled_caught:
-            log("Codex does not end after KILL", pid=self.pid)
-
-    def _log_once(self, event: str, **fields: object) -> None:
-        if event not in self._logged:
-            self._logged.add(event)
-            log(event, pid=self.pid, **fields)
-
-    # --- writing -------------------------------------------------------------------------------------------------------
-
-    def send(self, message: Mapping[str, Any]) -> None:
-        """Write a message, in order. Never waits; what a dead process does not read is dropped."""
-        self._input.append(encode(message))
-        self._wake.set()
-
-    async def _write(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101 - spawned with a pipe
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            while True:
-                while self._input:
-                    await self._process.stdin.send(self._input.popleft())
-                if self._closing_input:
-                    await self._process.stdin.aclose()
-                    return
-                self._wake = anyio.Event()
-                await self._wake.wait()
+    # --- requests ------------------------------------------------------------------------------------------------------
 
     def notify(self, method: str) -> None:
         """Send a notification without params."""
@@ -262,7 +140,7 @@ class AppServer:
 
         def take(answer: Answer) -> None:
             if isinstance(answer, Refused):
-                self._log_once(f"Codex refused {method}", code=answer.code)
+                self.log_once(f"Codex refused {method}", code=answer.code)
 
         self.ask(method, params, take)
 
@@ -297,27 +175,11 @@ class AppServer:
 
     async def stop(self) -> None:
         """End the process and its commands, within 1.5 s: end of input, then TERM, then KILL. May be called again."""
-        with anyio.CancelScope(shield=True):
-            self.stopping = True
-            self._closing_input = True
-            self._wake.set()
-            with anyio.move_on_after(_EOF_BOUND):
-                await self.gone.wait()
-            self.signal(signal.SIGTERM)
-            with anyio.move_on_after(_TERM_BOUND):
-                await self.gone.wait()
-            self.signal(signal.SIGKILL)
-            await self.gone.wait()
+        await self.end(eof_bound=_EOF_BOUND, term_bound=_TERM_BOUND)
 
     def kill(self) -> None:
         """End the process at once, without waiting: it does not do what it must."""
         self.signal(signal.SIGKILL)
-
-    def signal(self, number: signal.Signals) -> None:
-        """Signal the process and its group, if it lives."""
-        if self._process.returncode is None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
 
 
 def _result(method: str, answer: Mapping[str, Any] | None) -> Mapping[str, Any]:
