@@ -25,6 +25,9 @@ _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 
 _USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
 
+_TAIL = 1024
+"""Bytes at the end of a line in which Claude Code 2.1.332 writes an entry's type, id and place, after its message."""
+
 _BLOCK = 1024 * 1024
 """Bytes per read: large enough that the system calls do not count, small enough to keep memory flat."""
 
@@ -122,11 +125,25 @@ def _may_hold_ids(line: bytes) -> bool:
 
     Quotes inside JSON strings are escaped, so a quoted name found here is a real name or a whole value.
     """
+    if _is_of_the_assistant(line):
+        return False
     if b'"mergedSendUuids"' in line:
         return True
     if b'"user"' in line and _USER_ENTRY.search(line):
         return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
     return b'"queued_command"' in line or b'"submitUuid"' in line
+
+
+def _is_of_the_assistant(line: bytes) -> bool:
+    """Whether the entry's own type is "assistant" for certain, from the end of its line: most of a long session is these.
+
+    Between this member and the end stand no inner object and no second type, so it is a member of the entry itself.
+    """
+    at = line.rfind(b',"type":"assistant"', -_TAIL)
+    if at < 0:
+        return False
+    rest = line[at:]
+    return rest.count(b"}") == 1 and b"{" not in rest and rest.count(b'"type"') == 1
 
 
 @dataclass(frozen=True, slots=True)
