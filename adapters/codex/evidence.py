@@ -13,9 +13,9 @@ from adapters.acp.errors import AcpError
 from adapters.codex import threads
 from adapters.codex.appserver import AppServer, RequestFailed
 from adapters.codex.steps import Open
-from adapters.codex.tasks import Tasks
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
+from adapters.core.tasks import Tasks
 
 _LOOK_BOUND: Final = 0.5
 """Seconds for a message that may still be on its way into the store (measured: 10 to 50 ms)."""

@@ -54,12 +54,12 @@ from adapters.codex.steps import (
     Way,
 )
 from adapters.codex.stopping import Stopper
-from adapters.codex.tasks import Tasks
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
 from adapters.codex.updates import Translator
 from adapters.core import runtime as port
 from adapters.core.shapes import as_mapping, as_text
+from adapters.core.tasks import Tasks
 from adapters.core.tool_text import one_line
 from adapters.log import log
 

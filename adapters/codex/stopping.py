@@ -14,11 +14,11 @@ import anyio
 from adapters.codex.appserver import Answer, AppServer, RequestFailed
 from adapters.codex.frames import Signal, TurnEnded, TurnStarted
 from adapters.codex.steps import Effect
-from adapters.codex.tasks import Tasks
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
 from adapters.codex.updates import Translator
 from adapters.core.shapes import as_mapping, as_text
+from adapters.core.tasks import Tasks
 from adapters.log import log
 
 INTERRUPT_BOUND: Final = 5.0
