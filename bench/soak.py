@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from adapters_tests.e2e.rig import open_rig
 from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
 from adapters_tests.reliability.plants import PLANTS, planted_copy
-from adapters_tests.reliability.walk import BrokenPromiseError, Tally, Walk
+from adapters_tests.reliability.steps import Tally
+from adapters_tests.reliability.walk import BrokenPromiseError, Walk
 
 _TELL_EVERY = 10
 
