@@ -36,6 +36,11 @@ class Member(Protocol):
 
     session_id: str
 
+    @property
+    def closing(self) -> bool:
+        """Whether it needs the server only to end what it does."""
+        ...
+
     def on_notification(self, method: str, params: Mapping[str, Any]) -> None:
         """A notification about its thread or one of a sub-agent of it."""
 
@@ -97,6 +102,10 @@ class Host:
             yield
         finally:
             self._users -= 1
+
+    def is_shared(self) -> bool:
+        """Whether somebody goes on to need the server: then it does not end with those that close now."""
+        return self._users > 0 or not all(member.closing for member in self._members.values())
 
     async def retire(self) -> None:
         """End the server when nobody needs it: it holds every thread that was loaded, and so keeps others from them."""

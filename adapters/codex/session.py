@@ -104,6 +104,11 @@ class CodexSession:
         self._unblocked_at = -_UNBLOCKED
         self._closing = False
 
+    @property
+    def closing(self) -> bool:
+        """Whether it needs the server only to end what it does."""
+        return self._closing
+
     def begin(self) -> None:
         """The core takes over in this very step of the event loop: events may flow from the next one on."""
         self.tasks.start(self._release)
@@ -452,8 +457,10 @@ class CodexSession:
         if self._translator.running_items:
             server.post("thread/backgroundTerminals/clean", thread)
             self._apply([port.Output(update) for update in self._translator.finish("cancelled")])
-        with anyio.move_on_after(_CLOSE_BOUND):
-            try:
-                await server.request("thread/delete" if self._history.unwritten else "thread/unsubscribe", thread)
-            except RequestFailed as failed:
-                log("a thread could not be let go", session=self.session_id, error=type(failed).__name__)
+        try:
+            if self._history.unwritten:
+                await server.request("thread/delete", thread, bound=_CLOSE_BOUND)
+            elif self._host.is_shared():
+                await threads.unload(server, self.session_id, bound=_CLOSE_BOUND)
+        except RequestFailed as failed:
+            log("a thread could not be let go", session=self.session_id, error=type(failed).__name__)

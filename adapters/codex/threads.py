@@ -122,7 +122,7 @@ async def list_page(server: AppServer, cwd: str | None, cursor: str | None) -> S
     """
     params: dict[str, Any] = {
         "limit": _PAGE,
-        "sortKey": "updated_at",
+        "sortKey": "recency_at",  # the last prompt; "updated_at" is the time of the file, which closing touches
         "modelProviders": [],
         "sourceKinds": list(_SOURCES),
     }
@@ -147,7 +147,8 @@ def _row(thread: Mapping[str, Any]) -> StoredSession | None:
     if not session_id or not cwd or thread.get("ephemeral") is True:
         return None
     title = one_line(as_text(thread.get("name")) or as_text(thread.get("preview")))
-    seconds = as_integer(thread.get("updatedAt"))
+    recency = as_integer(thread.get("recencyAt"))
+    seconds = as_integer(thread.get("updatedAt")) if recency is None else recency
     updated = None
     if seconds is not None:
         try:
@@ -155,6 +156,18 @@ def _row(thread: Mapping[str, Any]) -> StoredSession | None:
         except (ValueError, OverflowError, OSError):
             updated = None
     return StoredSession(session_id, cwd, title or None, updated)
+
+
+async def unload(server: AppServer, session_id: str, *, bound: float) -> None:
+    """Give a stored thread back while the process lives on: others may have it then (D6). Raises `RequestFailed`.
+
+    Nothing else unloads a thread: `thread/unsubscribe` leaves it locked. Archiving does, and taking it out of the archive again
+    leaves it as it was (0.163.0; 15 ms). Whoever resumes it in between takes it out too. `bound`: seconds for each step.
+    """
+    try:
+        await server.request("thread/archive", {"threadId": session_id}, bound=bound)
+    finally:
+        await server.request("thread/unarchive", {"threadId": session_id}, bound=bound)
 
 
 async def delete(server: AppServer, session_id: str, home: Path) -> None:

@@ -165,6 +165,8 @@ _ANSWERS: dict[str, Handler] = {
         "data": [{"id": turn, "status": status} for turn, status in fake.store.turns.items()]
     },
     "thread/unsubscribe": lambda _fake, _params: {"status": "unsubscribed"},
+    "thread/archive": lambda _fake, _params: {},
+    "thread/unarchive": lambda _fake, _params: {},
     "thread/delete": lambda _fake, _params: {},
     "thread/backgroundTerminals/clean": lambda _fake, _params: {},
     "thread/backgroundTerminals/terminate": lambda _fake, _params: {"terminated": True},

@@ -348,10 +348,6 @@ async def test_a_session_that_was_never_prompted_survives(tmp_path: Path) -> Non
 
 async def test_a_session_that_could_not_be_kept(tmp_path: Path) -> None:
     """An older Codex knows no way: the error says what happened and what to do."""
-
-    def refused(_fake: Fake, _params: Mapping[str, Any]) -> dict[str, Any]:
-        raise RefusedError("unknown variant `thread/inject_items`")
-
     async with rig(tmp_path, lambda fake: fake.answers.update({"thread/inject_items": refused})) as made:
         active, fake, sink = await made.new()
         fake.kill()
@@ -788,8 +784,8 @@ async def test_closing_in_mid_turn(tmp_path: Path) -> None:
                 active.session_id, over(status="interrupted"), closed(command(status="failed", exitCode=-1))
             )
         assert (await sink.until(WorkEnded)).interrupted
-        assert fake.requests("thread/unsubscribe")
         await fake.hears("eof")
+        assert fake.requests("thread/archive") == []
         before = len(sink.events)
         await active.close()
         assert len(sink.events) == before
@@ -824,7 +820,33 @@ async def test_a_session_that_was_never_prompted_leaves_nothing_behind(tmp_path:
         await empty.close()
         await used.close()
         assert [m["params"]["threadId"] for m in fake.requests("thread/delete")] == [empty.session_id]
-        assert [m["params"]["threadId"] for m in fake.requests("thread/unsubscribe")] == [used.session_id]
+        assert fake.requests("thread/archive") == []  # the process ends, and frees it
+
+
+async def test_a_closed_session_is_given_back_while_others_go_on(tmp_path: Path) -> None:
+    """D6, CLOSE-6: Codex unloads a thread only for the archive; it is taken out again at once, whatever was answered."""
+    async with rig(tmp_path) as made:
+        first, fake, sink = await made.new()
+        second, _, _ = await made.new()
+        third, _, other = await made.new()
+        for active, told in ((first, sink), (third, other)):
+            await running(active, fake, told, f"turn of {active.session_id}")
+            await fake.tell(active.session_id, over(f"turn of {active.session_id}"))
+            await told.until(WorkEnded)
+        await first.close()
+        fake.answers["thread/archive"] = refused
+        await third.close()
+        for method in ("thread/archive", "thread/unarchive"):
+            ids = [request["params"]["threadId"] for request in fake.requests(method)]
+            assert ids == [first.session_id, third.session_id]
+        methods = [message.get("method") for message in fake.heard]
+        assert methods.index("thread/archive") < methods.index("thread/unarchive")
+        assert fake.requests("eof") == []
+        assert second.ready
+
+
+def refused(_fake: Fake, _params: Mapping[str, Any]) -> dict[str, Any]:
+    raise RefusedError("no")
 
 
 async def test_a_slow_client_slows_codex_and_is_no_reason_to_end_it(

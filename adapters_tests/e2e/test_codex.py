@@ -207,6 +207,39 @@ async def test_a_thread_that_another_host_holds(rig: Rig, text: str) -> None:
     assert rig.stored_ids(session) == [first]
 
 
+async def test_a_closed_session_is_free_while_others_go_on(rig: Rig, text: str) -> None:
+    """CLOSE-6, D6: the one process lives on, and gives the thread back all the same."""
+    tool = rig.tool(f"{text} works")
+    async with rig.agent() as link:
+        session, working = await link.new(), await link.new()
+        first = await link.turn(session, text, "given-back-at-close")
+        work = await link.prompt(working, f"{text} works")
+        await tool.started()
+        await link.client.close(session)
+        status, printed = await rig.user_turn(session, f"{text} own")
+        assert status == 0, printed
+        mark = link.client.record.mark
+        await link.resume(session)
+        assert await (await link.prompt(session, text, "given-back-at-close")).message_id() == first
+        await link.client.close(session)
+        assert not any(u.get("state") == "idle" for u in link.client.updates(working, mark))
+        tool.release()
+        await link.client.wait_state(working, "idle", since=work.mark)
+        assert link.states(working) == ["running", "idle:end_turn"]
+    assert [message.text for message in rig.stored(session)] == [text, f"{text} own"]
+
+
+async def test_closing_does_not_change_the_order_of_the_list(rig: Rig, text: str) -> None:
+    """LIST-2: newest work first; that a session was closed is no work."""
+    async with rig.agent() as link:
+        sessions = [await link.new() for _ in range(3)]
+        for session in sessions:
+            await link.turn(session, text)
+            await anyio.sleep(1.1)  # Codex orders its list by seconds
+        await link.client.close(sessions[0])
+        assert [row["sessionId"] for row in await link.client.list()] == sessions[::-1]
+
+
 async def test_a_session_that_was_never_prompted_survives_its_process(rig: Rig, text: str) -> None:
     """D7: Codex keeps such a thread in memory only; here it is made durable, and leaves nothing behind when it is closed."""
     async with rig.agent() as link:
