@@ -67,10 +67,9 @@ class Bench:
         self.keys: set[str] = set()
         self.facts: Json = {}
         """The result of `initialize`."""
-        self.prompts = 0
         self._shared: Link | None = None
         self._stack = AsyncExitStack()
-        self._texts = 0
+        self._count = 0
 
     # --- connections -------------------------------------------------------------------------------------------------
 
@@ -150,8 +149,12 @@ class Bench:
 
     def text(self, label: str = "a prompt") -> str:
         """A prompt that no other rule sends, easy to answer."""
-        self._texts += 1
-        return f"Conformance check, {label}, number {self._texts}: please answer with one word and use no tool."
+        return f"Conformance check, {label}, number {self.number()}: please answer with one word and use no tool."
+
+    def number(self) -> int:
+        """A number that no other call has given."""
+        self._count += 1
+        return self._count
 
     # --- work --------------------------------------------------------------------------------------------------------
 

@@ -65,7 +65,10 @@ def list_rules(out: TextIO) -> int:
 
 
 async def run_check(request: Request, out: TextIO) -> int:
-    """Check the command and print what comes out. Gives 0, or 1 when a rule is broken; leaves nothing behind."""
+    """Check the command and print what comes out. Gives 0, or 1 when a rule is broken or the check failed.
+
+    Leaves nothing behind.
+    """
     folder = _temporary_folder()
     try:
         async with _stage(request, folder) as (stage, launcher, cwd):
@@ -88,7 +91,7 @@ async def _check(request: Request, bench: Bench, out: TextIO) -> int:
         print(report.as_json(outcomes, bench, request.command), file=out, flush=True)
     else:
         printer.summary(outcomes, bench)
-    return int(any(map(report.is_failure, outcomes)))
+    return int(any(report.is_failure(outcome) or outcome.undecided for outcome in outcomes))
 
 
 @asynccontextmanager

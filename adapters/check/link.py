@@ -81,7 +81,10 @@ class Link:
             raise Broken(f"{await self.how_it_ended()} before it answered {name}", self.shown(call)) from None
         except TimeoutError:
             self.suspect = True
-            raise Broken(f"{name} was not answered within {bound:g} s", self.shown(call)) from None
+            sentence = f"{name} was not answered within {bound:g} s"
+            if self.running.returncode is not None:  # and something it has started holds its output open
+                sentence = f"{await self.how_it_ended()} before it answered {name}"
+            raise Broken(sentence, self.shown(call)) from None
 
     async def result(self, call: Call, within: float | None = None) -> Json:
         """The result of a request that must succeed."""

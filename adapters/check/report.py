@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import TextIO
 
 from adapters.check.bench import Bench
-from adapters.check.verdict import Outcome, Section
+from adapters.check.verdict import Need, Outcome, Section
 from adapters.client.record import as_object
-
-KEY_RULES = ("KEY", "TRACE", "E")
 
 
 def is_failure(outcome: Outcome) -> bool:
@@ -70,7 +68,8 @@ def remarks(outcomes: Sequence[Outcome], bench: Bench) -> list[str]:
     told: list[str] = []
     if ignores_keys(outcomes):
         told.append("This agent does not read idempotencyKey: a proposal of November 2026, not part of schema 2.4.0.")
-    if bench.prompts and not bench.stage.controlled:
+    sent = any(outcome.rule.needs >= Need.PROMPT and outcome.standing != "not applicable" for outcome in outcomes)
+    if sent and not bench.stage.controlled:
         told.append("Model calls were not counted: prompts went to whatever the command uses (see --scripted).")
     return told
 
@@ -79,12 +78,6 @@ def ignores_keys(outcomes: Sequence[Outcome]) -> bool:
     """Whether invalid keys are taken and known ones inserted again."""
     standing = {outcome.rule.id: outcome.standing for outcome in outcomes}
     return standing.get("KEY-4") == "broken" and standing.get("TRACE-1") == "broken"
-
-
-def agent_name(facts: dict[str, Any]) -> str:
-    """How the agent introduced itself."""
-    info = as_object(facts.get("info"))
-    return " ".join(str(info[name]) for name in ("name", "version") if name in info) or "an agent without a name"
 
 
 def as_json(outcomes: Sequence[Outcome], bench: Bench, command: Sequence[str]) -> str:

@@ -59,7 +59,7 @@ class Runner:
     async def _outcome(self, rule: Rule) -> Outcome:
         start = time.monotonic()
         standing: Standing = "held"
-        reason, shown = "", ()
+        reason, shown, undecided = "", (), False
         try:
             missing = next(
                 (why for need, why in sorted(self._why.items()) if need <= max(rule.needs, rule.opens or 0)), None
@@ -72,11 +72,16 @@ class Runner:
             standing, reason, shown = "broken", str(broken), broken.shown
         except NotApplicable as why:
             standing, reason = "not applicable", str(why)
+        except Exception as error:  # noqa: BLE001 - a mistake of the check must not be told as one of the agent
+            self._bench.spoil()
+            log("check failed", rule=rule.id, error=repr(error))
+            standing, undecided = "not applicable", True
+            reason = f"the check itself failed ({type(error).__name__}); please report it"
         if standing != "held" and rule.opens is not None and rule.opens not in self._why:
             self._why[rule.opens] = f"not looked at, because {rule.id} does not hold: {reason}"
         await self._bench.tidy()
         self._bench.launcher.sweep(self._bench.shared)
-        return Outcome(rule, standing, reason, shown, time.monotonic() - start)
+        return Outcome(rule, standing, reason, shown, time.monotonic() - start, undecided)
 
     async def _look(self, rule: Rule) -> None:
         bound = self._bench.bound * _WAITS
@@ -91,9 +96,3 @@ class Runner:
         except Broken:
             self._bench.spoil()
             raise
-        except NotApplicable:
-            raise
-        except Exception as error:  # a mistake of the check must not be told as one of the agent
-            self._bench.spoil()
-            log("check failed", rule=rule.id, error=repr(error))
-            raise NotApplicable(f"the check itself failed ({type(error).__name__}); please report it") from error

@@ -73,3 +73,5 @@ class Outcome:
     reason: str = ""
     shown: tuple[str, ...] = ()
     seconds: float = 0.0
+    undecided: bool = False
+    """The check itself failed: nothing is known."""

@@ -53,6 +53,14 @@ def methods(*, unstable: bool = False) -> Mapping[tuple[str, str], str]:
 
 
 @cache
+def update_variants(*, unstable: bool = False) -> frozenset[str]:
+    """The tags of `session/update` that the schema knows."""
+    branches = schema(unstable=unstable)["$defs"]["SessionUpdate"]["anyOf"]
+    tags = (branch.get("properties", {}).get("sessionUpdate", {}).get("const") for branch in branches)
+    return frozenset(tag for tag in tags if tag is not None)
+
+
+@cache
 def validator(name: str, *, unstable: bool = False, key: bool = True, closed: bool = True) -> DRAFT:
     """The validator of one definition. `closed`: fields that the definition lacks are errors, at every level (EXT-1)."""
     definitions = _closed(unstable=unstable, key=key) if closed else schema(unstable=unstable, key=key)["$defs"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from subprocess import PIPE
 
 import anyio
@@ -79,10 +79,11 @@ class AgentProcess:
             return await self._process.wait()
 
     async def collect_stderr(self) -> None:
-        """Read stderr to its end."""
+        """Read stderr to its end, or until it is closed here: a child of the agent may hold it open."""
         assert self._process.stderr is not None  # noqa: S101  # started with pipes, just below
-        async for data in self._process.stderr:
-            self._stderr += data
+        with suppress(anyio.ClosedResourceError):
+            async for data in self._process.stderr:
+                self._stderr += data
 
     async def end(self) -> None:
         """End it in order: close stdin, then SIGTERM, then SIGKILL, with a bound for each."""

@@ -636,7 +636,7 @@ FAULTS = (
     Planted(ReplaysDeadToolsAsRunning, ("REPLAY-7",)),
     Planted(IsNoisy, ("STDIO-1",)),
     Planted(AddsFields, ("UPD-7",), beside=("PROMPT-4",)),
-    Planted(SpeaksInOldUpdates, ("UPD-6",), beside=("PROMPT-4",)),
+    Planted(SpeaksInOldUpdates, ("UPD-6", "UPD-7"), beside=("PROMPT-4",)),
     Planted(AnswersTwice, ("RPC-2",), beside=("LIST-1",)),
     Planted(ShowsStackTraces, ("RPC-14",), beside=("RPC-11",)),
     Planted(OffersOptionsThatAreWrong, ("CFG-2", "CFG-5", "CFG-6")),

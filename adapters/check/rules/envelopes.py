@@ -190,7 +190,7 @@ RULES = (
     Rule(
         "RPC-6",
         "Notifications are never answered, malformed and unknown ones too",
-        "guides, schema 2.4.0",
+        "guides of August 2026, schema 2.4.0",
         answers_no_notification,
         Need.VERSION,
     ),
@@ -212,5 +212,5 @@ RULES = (
         offers_no_more_than_it_says,
         Need.VERSION,
     ),
-    Rule("EXT-1", "Unknown fields are ignored", "guides", takes_unknown_fields, Need.SESSION),
+    Rule("EXT-1", "Unknown fields are ignored", "guides of August 2026", takes_unknown_fields, Need.SESSION),
 )

@@ -37,9 +37,9 @@ async def lines_are_messages(bench: Bench) -> None:
 
 
 async def messages_are_valid(bench: Bench) -> None:
-    """UPD-7, EXT-1, CONT-2: under the stable schema, or the unstable one."""
+    """UPD-7, EXT-1, EXT-2, CONT-2: under the stable schema, or the unstable one."""
     try:
-        from adapters.check.wire import WireError, validate  # noqa: PLC0415 - needs jsonschema, the extra `check`
+        from adapters.check.wire import WireError, update_variants, validate  # noqa: PLC0415 - needs jsonschema, the extra `check`
     except ImportError:
         raise NotApplicable('jsonschema is not installed: pip install "acp-adapters[check]"') from None
     wrong: dict[str, Message] = {}
@@ -56,6 +56,13 @@ async def messages_are_valid(bench: Bench) -> None:
             if value.keys() & {"result", "method"} and body != _NOTHING and body in valid:
                 continue  # the same list of commands, again
             valid.add(body)
+            variant = as_object(message.params.get("update")).get("sessionUpdate")
+            if (
+                isinstance(variant, str)
+                and variant not in update_variants(unstable=True)
+                and not variant.startswith("_")
+            ):
+                wrong.setdefault(f"{variant} is no update of the schema, and no extension", message)  # EXT-2
             try:
                 validate(value, "agent", method)
             except WireError as stable:
@@ -242,10 +249,12 @@ def _values(options: Any) -> Iterator[Any]:
 
 
 RULES = (
-    Rule("STDIO-1", "Every line on stdout is one message", "guides", lines_are_messages, Need.VERSION),
+    Rule("STDIO-1", "Every line on stdout is one message", "guides of August 2026", lines_are_messages, Need.VERSION),
     Rule("UPD-7", "Every message is valid under the schema", "schema 2.4.0", messages_are_valid, Need.VERSION),
-    Rule("UPD-6", "Nothing of protocol version 1 is sent", "guides", no_method_of_version_1, Need.VERSION),
-    Rule("RPC-2", "No request is answered twice", "guides", one_answer_each, Need.VERSION),
+    Rule(
+        "UPD-6", "Nothing of protocol version 1 is sent", "guides of August 2026", no_method_of_version_1, Need.VERSION
+    ),
+    Rule("RPC-2", "No request is answered twice", "guides of August 2026", one_answer_each, Need.VERSION),
     Rule("RPC-14", "Errors hold no stack traces", "error page", errors_show_no_insides, Need.VERSION),
     Rule("CFG-2", "The current value of an option is one of its values", "schema 2.4.0", options_are_consistent),
     Rule("CMD-1", "Command names are unique, without slash and white space", "schema 2.4.0", commands_are_well_named),

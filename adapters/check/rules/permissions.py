@@ -38,7 +38,7 @@ async def _asking(bench: Bench, policy: permissions.Policy) -> AsyncGenerator[_A
     """Work that has asked for a permission. Raises `NotApplicable` when the agent does not ask."""
     link = bench.link
     text = bench.text("that calls a tool")
-    file = bench.cwd / f"allowed-{bench.prompts}-{abs(hash(text)) % 10**8}"
+    file = bench.cwd / f"written-by-tool-{bench.number()}"
     modes = bench.stage.ask(text, file)
     before, link.client.policy = link.client.policy, policy
     try:

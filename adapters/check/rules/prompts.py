@@ -366,7 +366,7 @@ CANCELLING = (
     Rule(
         "CANCEL-2",
         "Cancelled work ends as cancelled, and nothing of it follows",
-        "schema 2.4.0, guides",
+        "schema 2.4.0, guides of August 2026",
         cancel_ends_the_work,
         Need.PROMPT,
     ),
@@ -387,7 +387,7 @@ CANCELLING = (
     Rule(
         "CANCEL-9",
         "Tool calls of cancelled work get a final status",
-        "guides",
+        "guides of August 2026",
         cancel_finishes_tools,
         Need.PROMPT,
         "should",

@@ -322,7 +322,10 @@ OPENING = (
 
 RULES = (
     Rule(
-        "SETUP-1", "A folder that is not an absolute path is refused", "schema 2.4.0, guides", wants_an_absolute_folder
+        "SETUP-1",
+        "A folder that is not an absolute path is refused",
+        "schema 2.4.0, guides of August 2026",
+        wants_an_absolute_folder,
     ),
     Rule("SETUP-3", "No tool servers may be left out, null or empty", "schema 2.4.0", takes_no_servers_in_any_spelling),
     Rule(
@@ -332,7 +335,10 @@ RULES = (
         refuses_bad_servers,
     ),
     Rule(
-        "SETUP-7", "Further folders that are malformed, or not offered, are refused", "guides", refuses_bad_directories
+        "SETUP-7",
+        "Further folders that are malformed, or not offered, are refused",
+        "guides of August 2026",
+        refuses_bad_directories,
     ),
     Rule("SETUP-12", "A new session is idle", "schema 2.4.0", starts_idle),
     Rule("LIST-1", "Sessions are listed, with and without params", "schema 2.4.0", lists_sessions),
@@ -341,7 +347,11 @@ RULES = (
     Rule("ERR-1", "An unknown session is named in the error", "error page", names_unknown_sessions),
     Rule("ERR-3", "Closing what is not there succeeds", "schema 2.4.0", closes_what_is_not_there, level="should"),
     Rule(
-        "ERR-4", "Deleting what is not there succeeds", "guides, error page", deletes_what_is_not_there, level="should"
+        "ERR-4",
+        "Deleting what is not there succeeds",
+        "guides of August 2026, error page",
+        deletes_what_is_not_there,
+        level="should",
     ),
     Rule(
         "ERR-6",
@@ -392,5 +402,5 @@ PROMPTED = (
         closed_is_silent,
         Need.PROMPT,
     ),
-    Rule("DEL-1", "A deleted session is no longer listed", "guides", deleted_is_gone, Need.PROMPT),
+    Rule("DEL-1", "A deleted session is no longer listed", "guides of August 2026", deleted_is_gone, Need.PROMPT),
 )
