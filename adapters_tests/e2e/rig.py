@@ -334,10 +334,10 @@ def unanswered(link: Link) -> list[Any]:
     return [value["id"] for value in sent if "id" in value and "method" in value and value["id"] not in answered]
 
 
-async def id_or_none(call: PromptCall, code: int) -> str | None:
+async def id_or_none(call: PromptCall, code: int, within: float = 30.0) -> str | None:
     """The message id, or None when the answer is the error of this code; any other error is raised."""
     try:
-        return await call.message_id()
+        return await call.message_id(within)
     except AcpError as error:
         if error.code != code:
             raise
