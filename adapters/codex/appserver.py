@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import anyio
 from anyio.abc import Process as Subprocess
 
+from adapters.acp.errors import InvalidParams
 from adapters.core.line_process import LineProcess
-from adapters.core.shapes import as_integer, as_mapping, as_text
+from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
 
 _EOF_BOUND: Final = 0.5
 """Seconds from the end of its input to its exit. Measured: 0.03 to 0.07 s, also in mid-turn."""
@@ -158,6 +159,15 @@ class AppServer(LineProcess):
 
         if self.gone.is_set():
             read(None)
+        elif _holds_half_pair(params):  # Codex would drop the line without a word (trap 8)
+            read(
+                {
+                    "error": {
+                        "code": InvalidParams.default_code,
+                        "message": "half of a surrogate pair, which Codex cannot read",
+                    }
+                }
+            )
         else:
             self._waiting[self._last_id] = read
             self.send({"id": self._last_id, "method": method, "params": params})
@@ -180,6 +190,19 @@ class AppServer(LineProcess):
     def kill(self) -> None:
         """End the process at once, without waiting: it does not do what it must."""
         self.signal(signal.SIGKILL)
+
+
+def _holds_half_pair(value: Any) -> bool:
+    """Whether any text in it is no Unicode: JSON can escape half a surrogate pair, Codex's parser does not take it."""
+    if isinstance(value, str):
+        try:
+            return not value.isascii() and not value.encode()
+        except UnicodeEncodeError:
+            return True
+    if isinstance(value, Mapping):
+        fields = cast("Mapping[Any, Any]", value)
+        return any(_holds_half_pair(part) for pair in fields.items() for part in pair)
+    return any(map(_holds_half_pair, as_list(value)))
 
 
 def _result(method: str, answer: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -102,13 +102,15 @@ def held_error(holder: Holder | None) -> AcpError:
 def prompt_error(refused: Refused) -> AcpError:
     """Why a prompt was refused; `InvalidParams` when its content was the reason."""
     data = as_mapping(refused.data)
-    if refused.code == -32602 or "input_error_code" in data:  # noqa: PLR2004 - JSON-RPC's invalid params
+    if refused.code == InvalidParams.default_code or "input_error_code" in data:
         return InvalidParams(f"Codex refused the prompt: {one_line(refused.message)}")
     return InternalError(f"Codex refused the prompt: {one_line(refused.message)}", {"category": "refused"})
 
 
 def failed_error(what: str, failed: RequestFailed) -> AcpError:
-    """A request that failed for good, for a person: ``what`` is what could not be done."""
+    """A request that failed for good, for a person: ``what`` is what could not be done. `InvalidParams` for its content."""
+    if isinstance(failed, Refused) and failed.code == InvalidParams.default_code:
+        return InvalidParams(f"{what}: {one_line(failed.message)}.")
     return InternalError(f"{what}: {one_line(str(failed))}.")
 
 

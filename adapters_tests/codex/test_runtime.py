@@ -243,6 +243,24 @@ def test_roots_and_servers() -> None:
     assert server_names([McpServerHttp(name="\u00e9", url="u", headers=[])]) == ["_"]
 
 
+async def test_what_codex_would_drop_without_a_word_is_refused(tmp_path: Path) -> None:
+    """Trap 8: half a surrogate pair anywhere in a request; it never reaches Codex, and nobody waits for an answer."""
+    servers = [
+        McpServerStdio(name="x", command="/bin/x", args=["\ud800"], env=[]),
+        McpServerStdio(name="x", command="/bin/x", args=[], env=[EnvVariable(name="\udfff", value="")]),
+        McpServerHttp(name="x", url="http://x/\udc00", headers=[]),
+    ]
+    async with rig(tmp_path) as made:
+        for server in servers:
+            with pytest.raises(InvalidParams, match="half of a surrogate pair"):
+                await made.new(server)
+        with pytest.raises(InvalidParams):
+            await made.runtime.list_sessions("/\ud800", None)
+        active, fake, _ = await made.new(McpServerStdio(name="x", command="/bin/\u00e9\U0001f600", args=[], env=[]))
+        assert active.ready
+        assert len(fake.requests("thread/start")) == 1
+
+
 # --- listing and deleting ------------------------------------------------------------------------------------------------
 
 
