@@ -7,12 +7,15 @@ from pathlib import Path
 import anyio
 import pytest
 
+from adapters.check import report
 from adapters.check.bench import Bench
 from adapters.check.catalogue import CATALOGUE, rules
+from adapters.check.rules import handshake
 from adapters.check.run import Runner
-from adapters.check.verdict import Outcome
+from adapters.check.stage import FreeStage
+from adapters.check.verdict import Need, Outcome, Rule, Section
 from adapters_tests.check.agent import Fault, MemoryLauncher, PlayedStage
-from adapters_tests.check.faults import FAULTS, Planted
+from adapters_tests.check.faults import FAULTS, KnowsNoKeys, Planted
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +34,44 @@ async def test_a_conformant_agent_breaks_no_rule(tmp_path: Path) -> None:
     assert {name: (o.reason, o.shown) for name, o in outcomes.items() if o.standing == "broken"} == {}
     beside = {name for name, outcome in outcomes.items() if outcome.standing == "not applicable"}
     assert beside == {"INIT-13", "CFG-5", "CFG-6", "CFG-2", "CMD-1", "STATE-9"}
+
+
+async def test_with_a_model_of_its_own_nothing_is_blamed_that_could_not_be_arranged(tmp_path: Path) -> None:
+    """The played agent ends all work at once, so no work can be met while it runs; nobody counts model calls."""
+    bench = Bench(MemoryLauncher(PlayedStage()), FreeStage(), tmp_path, 20)
+    with anyio.fail_after(300):
+        outcomes = await Runner(bench, CATALOGUE).run(lambda _: None)
+    assert {o.rule.id: (o.reason, o.shown) for o in outcomes if o.standing == "broken"} == {}
+    reasons = {outcome.rule.id: outcome.reason for outcome in outcomes}
+    assert reasons["CANCEL-2"] == "the work ended before the rule could be looked at: try --scripted"
+    assert reasons["PERM-1"].startswith("needs --scripted")
+    assert [outcome.rule.id for outcome in outcomes if outcome.undecided] == []
+    assert "Model calls were not counted" in " ".join(report.remarks(outcomes, bench))
+
+
+async def test_an_agent_that_ignores_keys_is_said_to_ignore_them(tmp_path: Path) -> None:
+    """The counts alone would say that it is broken in many ways; it has one gap."""
+    stage = PlayedStage()
+    bench = Bench(MemoryLauncher(stage, KnowsNoKeys), stage, tmp_path, 20)
+    outcomes = await Runner(bench, CATALOGUE, frozenset({"KEY-4", "TRACE-1"})).run(lambda _: None)
+    assert report.ignores_keys(outcomes)
+    assert "does not read idempotencyKey" in report.remarks(outcomes, bench)[0]
+
+
+async def test_a_check_that_fails_itself_blames_nobody_and_is_no_success(tmp_path: Path) -> None:
+    async def fails(_: Bench) -> None:
+        raise KeyError("a mistake")
+
+    rule = Rule("X-1", "A rule whose function is wrong", "nowhere", fails, Need.VERSION)
+    stage = PlayedStage()
+    bench = Bench(MemoryLauncher(stage), stage, tmp_path, 20)
+    table = (Section("First", handshake.RULES[:1]), Section("Second", (rule,)))
+    outcomes = await Runner(bench, table).run(lambda _: None)
+    assert [(outcome.standing, outcome.undecided) for outcome in outcomes] == [
+        ("held", False),
+        ("not applicable", True),
+    ]
+    assert "the check itself failed (KeyError)" in outcomes[1].reason
 
 
 @pytest.mark.parametrize("planted", FAULTS, ids=lambda planted: planted.fault.__name__)
