@@ -286,7 +286,7 @@ def _check(asked: Invocation) -> int:
         chosen=chosen,
         as_json="json" in options,
     )
-    return run_for_people(run_check, request, sys.stdout)
+    return run_for_people(run_check, request, sys.stdout, sys.stderr)
 
 
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:

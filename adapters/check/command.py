@@ -64,16 +64,16 @@ def list_rules(out: TextIO) -> int:
     return 0
 
 
-async def run_check(request: Request, out: TextIO) -> int:
+async def run_check(request: Request, out: TextIO, progress: TextIO | None = None) -> int:
     """Check the command and print what comes out. Gives 0, or 1 when a rule is broken or the check failed.
 
-    Leaves nothing behind.
+    As JSON it is printed at the end, and the lines of the rules go to `progress` meanwhile. Leaves nothing behind.
     """
     folder = _temporary_folder()
     try:
         async with _stage(request, folder) as (stage, launcher, cwd):
             bench = Bench(launcher, stage, cwd, request.bound)
-            return await _check(request, bench, out)
+            return await _check(request, bench, out, progress)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -82,11 +82,11 @@ def _temporary_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="acp-check-")).resolve()
 
 
-async def _check(request: Request, bench: Bench, out: TextIO) -> int:
-    printer = report.Printer(out, CATALOGUE)
+async def _check(request: Request, bench: Bench, out: TextIO, progress: TextIO | None) -> int:
+    printer = report.Printer(progress if request.as_json else out, CATALOGUE)
     may_prompt = request.prompts or request.scripted is not None
     runner = Runner(bench, CATALOGUE, request.chosen, prompts=may_prompt)
-    outcomes: list[Outcome] = await runner.run((lambda _: None) if request.as_json else printer.tell)
+    outcomes: list[Outcome] = await runner.run(printer.tell)
     if request.as_json:
         print(report.as_json(outcomes, bench, request.command), file=out, flush=True)
     else:

@@ -27,9 +27,9 @@ def line(outcome: Outcome) -> str:
 
 
 class Printer:
-    """Prints headings and lines as they come."""
+    """Prints headings and lines as they come, or nothing without a stream."""
 
-    def __init__(self, out: TextIO, table: Sequence[Section]) -> None:
+    def __init__(self, out: TextIO | None, table: Sequence[Section]) -> None:
         self._out = out
         self._section = {rule.id: section.title for section in table for rule in section.rules}
         self._title = ""
@@ -50,7 +50,8 @@ class Printer:
         self._print(summary(outcomes))
 
     def _print(self, text: str) -> None:
-        print(text.encode("ascii", "backslashreplace").decode(), file=self._out, flush=True)
+        if self._out is not None:
+            print(text.encode("ascii", "backslashreplace").decode(), file=self._out, flush=True)
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:
