@@ -1,98 +1,26 @@
 """An app-server that does what a test says: for tests of the driver without the real Codex.
 
-The fake is a real process, started through CODEX_PATH, that passes its input to the test and writes what the test tells it to. So
-every order of messages, deaths included, can be played. What a test does not care about is answered as Codex would.
+The process, started through CODEX_PATH, is `core/fake_program`; here is what its messages mean. What a test does not care about
+is answered as Codex would.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import anyio
 from anyio.abc import SocketStream, TaskGroup
 
-from adapters.acp.framing import LineDecoder, encode
-from adapters.acp.schema import TextBlock, dump
 from adapters.codex.runtime import CodexRuntime
 from adapters.codex.session import CodexSession
-from adapters.core.runtime import Event, Output, SessionSetup
+from adapters_tests.core.fake_program import BOUND, FakeProgram, FakeRig, Sink, open_rig, text
 
-BOUND = 15.0
-"""Seconds after which a test that waits has failed."""
-
-_PROGRAM = """#!{python}
-import json, os, signal, socket, sys, threading
-
-test = socket.socket(socket.AF_UNIX)
-test.connect({address!r})
-told = {{"argv": sys.argv[1:], "pid": os.getpid(), "env": dict(os.environ)}}
-test.sendall(json.dumps(told).encode() + b"\\n")
-
-def pass_on():
-    for line in sys.stdin.buffer:
-        test.sendall(line)
-    test.sendall(b'{{"method":"eof"}}\\n')
-
-threading.Thread(target=pass_on, daemon=True).start()
-for line in test.makefile("rb"):
-    order = json.loads(line)
-    if "out" in order:
-        sys.stdout.buffer.write(order["out"].encode("utf-8", "surrogatepass"))
-        sys.stdout.buffer.flush()
-    if "err" in order:
-        sys.stderr.write(order["err"])
-        sys.stderr.flush()
-    if order.get("deaf"):
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        test.sendall(b'{{"method":"deaf"}}\\n')
-    if "exit" in order:
-        os._exit(order["exit"])
-os._exit(9)
-"""
-
-
-class Sink:
-    """Remembers the events of a session. With `open` unset it is a client that does not read."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.open = anyio.Event()
-        self.open.set()
-        self._more = anyio.Event()
-
-    def deliver(self, event: Event) -> None:
-        self.events.append(event)
-        self._more.set()
-        self._more = anyio.Event()
-
-    async def writable(self) -> None:
-        await self.open.wait()
-
-    def of(self, *kinds: type[Any]) -> list[Any]:
-        """The events of these kinds, in order."""
-        return [event for event in self.events if isinstance(event, kinds)]
-
-    @property
-    def updates(self) -> list[dict[str, Any]]:
-        """What clients would be sent."""
-        return [dump(event.update) for event in self.of(Output)]
-
-    async def until(self, kind: type[Any], count: int = 1) -> Any:
-        """The `count`-th event of a kind."""
-        with anyio.fail_after(BOUND):
-            while len(self.of(kind)) < count:
-                await self._more.wait()
-        return self.of(kind)[count - 1]
-
+__all__ = ["BOUND", "Sink", "text"]  # passed on to the tests, beside what is made here
 
 Handler = Callable[["Fake", Mapping[str, Any]], Mapping[str, Any] | None]
 """Answers a request: params -> result. None leaves it to the test."""
@@ -173,58 +101,35 @@ _ANSWERS: dict[str, Handler] = {
 }
 
 
-@dataclass
-class Fake:
+class Fake(FakeProgram):
     """One fake app-server."""
 
-    stream: SocketStream
-    pid: int
-    argv: list[str]
-    env: Mapping[str, str]
-    store: Stored
-    rollout: Path
-    answers: dict[str, Handler] = field(default_factory=lambda: dict(_ANSWERS))
-    """By method; take one out to answer yourself."""
-    page: int = 100
-    polite: bool = True
-    """End at the end of the input."""
-    heard: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    ended: bool = False
-    _asked: int = 0
-    _taken: dict[str, int] = field(default_factory=dict[str, int])
-    _more: anyio.Event = field(default_factory=anyio.Event)
-    _sending: anyio.Lock = field(default_factory=anyio.Lock)
+    page = 100
 
-    async def order(self, **order: Any) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async with self._sending:
-                await self.stream.send(encode(order))
+    def __init__(self, stream: SocketStream, told: Mapping[str, Any], store: Stored, rollout: Path) -> None:
+        super().__init__(stream, told)
+        self.store = store
+        self.rollout = rollout
+        self.answers: dict[str, Handler] = dict(_ANSWERS)
+        """By method; take one out to answer yourself."""
+        self._asked = 0
 
-    async def say(self, *messages: Mapping[str, Any]) -> None:
-        """Write messages to stdout, in one piece."""
-        await self.order(out=b"".join(encode(message) for message in messages).decode())
+    def kind(self, message: Mapping[str, Any]) -> str:
+        """The method."""
+        return message.get("method", "")
+
+    def receive(self, message: dict[str, Any], tasks: TaskGroup) -> None:
+        handler = self.answers.get(message.get("method", ""))
+        if handler and "id" in message:
+            tasks.start_soon(self._handle, handler, message)
 
     async def tell(self, thread: str, *notes: tuple[str, Mapping[str, Any]]) -> None:
         """Notifications about a thread, in one piece."""
         await self.say(*({"method": method, "params": {"threadId": thread, **params}} for method, params in notes))
 
-    async def exit(self, code: int = 0) -> None:
-        await self.order(exit=code)
-
-    def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
-
     def requests(self, method: str) -> list[dict[str, Any]]:
         """Everything heard of a method."""
-        return [message for message in self.heard if message.get("method") == method]
-
-    async def hears(self, method: str) -> dict[str, Any]:
-        """The next message of a method."""
-        with anyio.fail_after(BOUND):
-            while len(self.requests(method)) <= self._taken.get(method, 0):
-                await self._more.wait()
-        self._taken[method] = self._taken.get(method, 0) + 1
-        return self.requests(method)[self._taken[method] - 1]
+        return self.heard_of(method)
 
     async def answer(self, request: Mapping[str, Any], **result: Any) -> None:
         await self.say({"id": request["id"], "result": result})
@@ -240,10 +145,12 @@ class Fake:
 
     async def hears_answer(self, request_id: int) -> dict[str, Any]:
         """What was answered to a request of the server."""
-        with anyio.fail_after(BOUND):
-            while not (found := [m for m in self.heard if "method" not in m and m.get("id") == request_id]):
-                await self._more.wait()
-        return found[0]
+
+        def answers() -> list[dict[str, Any]]:
+            return [m for m in self.heard if "method" not in m and m.get("id") == request_id]
+
+        await self.until(lambda: bool(answers()))
+        return answers()[0]
 
     # --- what Codex does with a prompt -----------------------------------------------------------------------------------
 
@@ -268,25 +175,6 @@ class Fake:
         await self.insert(params, turn)
         return params
 
-    async def run(self, tasks: TaskGroup, data: bytes) -> None:
-        decoder = LineDecoder()
-        while not self.ended:
-            for line in decoder.feed(data):
-                assert isinstance(line, bytes)
-                message = json.loads(line)
-                handler = self.answers.get(message.get("method", ""))
-                if handler and "id" in message:
-                    tasks.start_soon(self._handle, handler, message)
-                if message.get("method") == "eof" and self.polite:
-                    tasks.start_soon(self.exit)
-                self.heard.append(message)
-            try:
-                self._tell()
-                data = await self.stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError):
-                self.ended = True
-        self._tell()
-
     async def _handle(self, handler: Handler, message: Mapping[str, Any]) -> None:
         try:
             result = handler(self, message["params"])
@@ -295,10 +183,6 @@ class Fake:
         else:
             if result is not None:
                 await self.answer(message, **result)
-
-    def _tell(self) -> None:
-        self._more.set()
-        self._more = anyio.Event()
 
 
 # --- items and notes ---------------------------------------------------------------------------------------------------
@@ -342,60 +226,25 @@ def closed(item: Mapping[str, Any], turn: str = "N") -> tuple[str, dict[str, Any
     return "item/completed", {"item": item, "turnId": turn}
 
 
-def text(value: str = "hi") -> list[TextBlock]:
-    """A prompt."""
-    return [TextBlock(text=value)]
-
-
 # --- the rig -----------------------------------------------------------------------------------------------------------
 
 
-class Rig:
+class Rig(FakeRig[Fake]):
     """A runtime whose app-servers are fakes, in a home of its own."""
 
     def __init__(self, home: Path, tasks: TaskGroup, prepare: Callable[[Fake], None] | None) -> None:
-        self.home = home
-        self.cwd = home / "My Company - x"
-        self.cwd.mkdir()
-        program = home / "codex"
-        program.write_text(_PROGRAM.format(python=sys.executable, address=str(home / "fake.sock")))
-        program.chmod(0o755)
+        super().__init__(home, tasks, prepare)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),
             "CODEX_HOME": str(home / "codex-home"),
-            "CODEX_PATH": str(program),
+            "CODEX_PATH": str(self.program),
         }
-        self.tasks = tasks
         self.store = Stored()
-        self.fakes: list[Fake] = []
-        self.prepare = prepare or (lambda _fake: None)
-        self._more = anyio.Event()
         self.runtime = CodexRuntime(tasks, self.environ)
 
-    async def accept(self, stream: SocketStream) -> None:
-        async with stream:
-            buffer = b""
-            while b"\n" not in buffer:
-                buffer += await stream.receive()
-            first, _, rest = buffer.partition(b"\n")
-            told = json.loads(first)
-            fake = Fake(stream, told["pid"], told["argv"], told["env"], self.store, self.home / "rollout.jsonl")
-            self.prepare(fake)
-            self.fakes.append(fake)
-            self._more.set()
-            self._more = anyio.Event()
-            await fake.run(self.tasks, rest)
-
-    async def fake(self, number: int = 1) -> Fake:
-        """The `number`-th process that was started."""
-        with anyio.fail_after(BOUND):
-            while len(self.fakes) < number:
-                await self._more.wait()
-        return self.fakes[number - 1]
-
-    def setup(self, *servers: Any, roots: tuple[str, ...] = ()) -> SessionSetup:
-        return SessionSetup(str(self.cwd), roots, servers)
+    def make(self, stream: SocketStream, told: Mapping[str, Any]) -> Fake:
+        return Fake(stream, told, self.store, self.home / "rollout.jsonl")
 
     async def new(self, *servers: Any) -> tuple[CodexSession, Fake, Sink]:
         """A new session, the app-server and its sink."""
@@ -410,17 +259,6 @@ class Rig:
         return session, await self.fake(len(self.fakes)), sink
 
 
-@asynccontextmanager
-async def rig(home: Path, prepare: Callable[[Fake], None] | None = None) -> AsyncIterator[Rig]:
-    """A rig whose sessions are closed at the end. What fails inside is raised: nothing here swallows it."""
-    async with await anyio.create_unix_listener(home / "fake.sock") as listener:
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as tasks:
-                made = Rig(home, tasks, prepare)
-                tasks.start_soon(listener.serve, made.accept)
-                try:
-                    yield made
-                finally:
-                    with anyio.CancelScope(shield=True):
-                        await made.runtime.aclose()
-                tasks.cancel_scope.cancel()
+def rig(home: Path, prepare: Callable[[Fake], None] | None = None) -> AbstractAsyncContextManager[Rig]:
+    """A rig whose sessions are closed at the end."""
+    return open_rig(home, lambda tasks: Rig(home, tasks, prepare))
