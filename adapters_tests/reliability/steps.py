@@ -78,8 +78,8 @@ def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
 
 
 def _cut(item: dict[str, Any]) -> bool:
-    """Whether this is a tool call that came to nothing."""
-    return item["is"] == "tool_call" and item.get("status") in ("failed", "cancelled")
+    """Whether this may be a tool call that came to nothing, or text that a stop has cut."""
+    return item["is"] == "agent" or (item["is"] == "tool_call" and item.get("status") in ("failed", "cancelled"))
 
 
 class Steps:
@@ -421,7 +421,7 @@ class Steps:
         self.look(replayed=tuple(self.link.user_messages(self.session, mark)))
         if self.complete:
             replayed = by_id(SessionView.of(self.link.client.updates(self.session, mark)))
-            if self.rig.runtime.name == "codex":  # it stores no item of a command that was refused (0.163.0)
+            if self.rig.runtime.name == "codex":  # it stores neither refused commands nor text that was cut (0.163.0)
                 shown = {key: item for key, item in shown.items() if key in replayed or not _cut(item)}
             different = [key for key in {**shown, **replayed} if shown.get(key) != replayed.get(key)]
             if different:

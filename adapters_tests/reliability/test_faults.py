@@ -32,7 +32,7 @@ async def test_a_fault_of_each_kind(rig: Rig, scenario: str) -> None:
     bench = Bench(rig)
     points = one_of_each_kind(scenario, await bench.operations(scenario))
     if scenario == "fold":
-        points = points[::2]  # half of them, for the time it takes
+        points = points[::3]  # some of them, for the time it takes
     results = [await bench.play(point) for point in points]
     assert [f"{result.point}: {fault}" for result in results for fault in result.faults] == []
     assert sum(bool(result.hit) for result in results) >= len(results) * 0.7, "most faults were met"
