@@ -26,6 +26,7 @@ from adapters.acp.errors import AcpError
 from adapters.claude import environment as claude
 from adapters.claude.state import state_folder
 from adapters.codex import environment as codex
+from adapters.core.executable import Found
 
 OK: Final = "ok"
 UNSURE: Final = "unsure"
@@ -123,9 +124,7 @@ _CHECKS: Final = {"claude": check_claude, "codex": check_codex}
 # --- the checks --------------------------------------------------------------------------------------------------------
 
 
-def _program(
-    found: claude.Found | codex.Found | None, missing: str, variable: str, environ: Mapping[str, str]
-) -> list[Check]:
+def _program(found: Found | None, missing: str, variable: str, environ: Mapping[str, str]) -> list[Check]:
     if found is None:
         return [Check("program" if environ.get(variable) else _NOT_INSTALLED, FAILED, missing)]
     program = Check("program", OK, f"{found.path} (from {found.source}{_package_version(found.source)})")
@@ -212,7 +211,7 @@ def _folder(name: str, folder: Path, remedy: str) -> Check:
     return Check(name, OK, detail)
 
 
-def _claude_login(found: claude.Found | None, environ: Mapping[str, str]) -> Check:
+def _claude_login(found: Found | None, environ: Mapping[str, str]) -> Check:
     signs = [f"{name} is set" for name in _LOGIN_VARIABLES if environ.get(name)]
     credentials = claude.config_dir(environ) / ".credentials.json"
     if os.path.exists(credentials):  # noqa: PTH110 - False, not an error, where the folder may not be searched

@@ -6,14 +6,11 @@ costs 0.75 s and 69 MB; see docs/architecture.md). Starts nothing.
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from adapters.core.executable import Executable, Found
 from adapters.core.runtime import Features
 
 if TYPE_CHECKING:
@@ -53,37 +50,25 @@ _ARGUMENTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A Claude Code binary."""
-
-    path: Path
-    source: str
-    """Where it was found: CLAUDE_CODE_EXECUTABLE, claude-agent-sdk or PATH."""
+_PROGRAM: Final = Executable(
+    runtime="Claude Code",
+    command="claude",
+    variable=EXECUTABLE,
+    distribution="claude-agent-sdk",
+    package="claude_agent_sdk",
+    bundled="_bundled/claude",
+    extra="claude",
+)
 
 
 def find_claude(environ: Mapping[str, str]) -> Found | None:
-    """The Claude Code to start: the chosen one, else the one that claude-agent-sdk brings, else `claude` on PATH.
-
-    None when there is none, and when the chosen one cannot be run (nothing is started in its place).
-    """
-    if chosen := environ.get(EXECUTABLE):
-        path = shutil.which(chosen, path=environ.get("PATH", os.defpath))
-        return Found(Path(path).absolute(), EXECUTABLE) if path else None
-    spec = find_spec("claude_agent_sdk")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        bundled = Path(folder) / "_bundled" / "claude"
-        if os.access(bundled, os.X_OK):
-            return Found(bundled, "claude-agent-sdk")
-    path = shutil.which("claude", path=environ.get("PATH", os.defpath))
-    return Found(Path(path).absolute(), "PATH") if path else None
+    """The Claude Code to start, None when there is none."""
+    return _PROGRAM.find(environ)
 
 
 def missing_text(environ: Mapping[str, str]) -> str:
     """Why `find_claude` found none, and what to do."""
-    if environ.get(EXECUTABLE):
-        return f"{EXECUTABLE} names no program that can be run: correct it, or unset it."
-    return f"Claude Code is not installed: run  pip install 'acp-adapters[claude]'  or set {EXECUTABLE} to it."
+    return _PROGRAM.missing_text(environ)
 
 
 def config_dir(environ: Mapping[str, str]) -> Path:

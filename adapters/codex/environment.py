@@ -7,13 +7,11 @@ user's and stay as they are.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from adapters.core.executable import Executable, Found
 from adapters.core.runtime import Features
 
 FEATURES: Final = Features(
@@ -37,38 +35,25 @@ _LEFT_BY_ANOTHER: Final = frozenset(
 """What a Codex tells its own commands (0.163.0). Where one runs around us, ours must not be taken for its child."""
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A Codex binary."""
-
-    path: Path
-    source: str
-    """Where it was found: CODEX_PATH, openai-codex-cli-bin or PATH."""
+_PROGRAM: Final = Executable(
+    runtime="Codex",
+    command="codex",
+    variable=EXECUTABLE,
+    distribution="openai-codex-cli-bin",
+    package="codex_cli_bin",
+    bundled="bin/codex.exe" if os.name == "nt" else "bin/codex",
+    extra="codex",
+)
 
 
 def find_codex(environ: Mapping[str, str]) -> Found | None:
-    """The Codex to start: the chosen one, else the one that openai-codex-cli-bin brings, else `codex` on PATH.
-
-    None when there is none, and when the chosen one cannot be run (nothing is started in its place).
-    """
-    search = environ.get("PATH", os.defpath)
-    if chosen := environ.get(EXECUTABLE):
-        path = shutil.which(chosen, path=search)
-        return Found(Path(path).absolute(), EXECUTABLE) if path else None
-    spec = find_spec("codex_cli_bin")
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        bundled = Path(folder) / "bin" / ("codex.exe" if os.name == "nt" else "codex")
-        if os.access(bundled, os.X_OK):
-            return Found(bundled, "openai-codex-cli-bin")
-    path = shutil.which("codex", path=search)
-    return Found(Path(path).absolute(), "PATH") if path else None
+    """The Codex to start, None when there is none."""
+    return _PROGRAM.find(environ)
 
 
 def missing_text(environ: Mapping[str, str]) -> str:
     """Why `find_codex` found none, and what to do."""
-    if environ.get(EXECUTABLE):
-        return f"{EXECUTABLE} names no program that can be run: correct it, or unset it."
-    return f"Codex is not installed: run  pip install 'acp-adapters[codex]'  or set {EXECUTABLE} to it."
+    return _PROGRAM.missing_text(environ)
 
 
 def codex_home(environ: Mapping[str, str]) -> Path:

@@ -8,32 +8,11 @@ import pytest
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import ResumeSession, parse_params
-from adapters.claude import environment
 from adapters.claude.environment import MARK, arguments, child_environment, config_dir, find_claude, mcp_configuration
 from adapters.claude.state import private_file, state_folder
 from adapters.core.runtime import SessionSetup
 
 S = "0b6d6b4e-8f39-4c57-9d2c-111111111111"
-
-
-def executable(path: Path) -> Path:
-    path.write_text("#!/bin/sh\n")
-    path.chmod(0o755)
-    return path
-
-
-def test_the_chosen_binary_comes_first(tmp_path: Path) -> None:
-    chosen = executable(tmp_path / "my claude")
-    found = find_claude({"CLAUDE_CODE_EXECUTABLE": str(chosen), "PATH": ""})
-    assert found == environment.Found(chosen, "CLAUDE_CODE_EXECUTABLE")
-    by_name = find_claude({"CLAUDE_CODE_EXECUTABLE": "my claude", "PATH": str(tmp_path)})
-    assert by_name == found
-
-
-def test_a_chosen_binary_that_cannot_run_is_not_replaced_by_another(tmp_path: Path) -> None:
-    environ = {"CLAUDE_CODE_EXECUTABLE": str(tmp_path / "missing")}
-    assert find_claude(environ) is None
-    assert "CLAUDE_CODE_EXECUTABLE" in environment.missing_text(environ)
 
 
 def test_the_bundled_binary_is_found_without_importing_its_package() -> None:
@@ -44,14 +23,6 @@ def test_the_bundled_binary_is_found_without_importing_its_package() -> None:
     assert found.source == "claude-agent-sdk"
     assert found.path.name == "claude"
     assert "claude_agent_sdk" not in sys.modules
-
-
-def test_without_the_package_path_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environment, "find_spec", lambda _name: None)
-    assert find_claude({"PATH": str(tmp_path)}) is None
-    assert "pip install" in environment.missing_text({})
-    claude = executable(tmp_path / "claude")
-    assert find_claude({"PATH": str(tmp_path)}) == environment.Found(claude, "PATH")
 
 
 def test_the_users_environment_is_passed_whole_with_our_mark() -> None:

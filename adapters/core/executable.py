@@ -1,0 +1,66 @@
+"""Where the program of a runtime is: the chosen one, the one of its package, or the one on PATH.
+
+Owns the order. Imports nothing heavy: a package is only looked for, never imported (D10). Starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A program that can be run."""
+
+    path: Path
+    source: str
+    """Where it was found: the variable that names it, the distribution that brings it, or PATH."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executable:
+    """The program of one runtime, and the names it is looked for by."""
+
+    runtime: str
+    """Its name in messages."""
+    command: str
+    """Its name on PATH."""
+    variable: str
+    """The environment variable with which the user chooses another one: a path, or a name on PATH."""
+    distribution: str
+    """What brings it, as pip calls it."""
+    package: str
+    """The import package of that distribution."""
+    bundled: str
+    """Where it is in that package."""
+    extra: str
+    """The extra of this project that installs it."""
+
+    def find(self, environ: Mapping[str, str]) -> Found | None:
+        """The program to start.
+
+        None when there is none, and when the chosen one cannot be run (nothing is started in its place).
+        """
+        search = environ.get("PATH", os.defpath)
+        if chosen := environ.get(self.variable):
+            path = shutil.which(chosen, path=search)
+            return Found(Path(path).absolute(), self.variable) if path else None
+        spec = find_spec(self.package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            bundled = Path(folder) / self.bundled
+            if os.access(bundled, os.X_OK):
+                return Found(bundled, self.distribution)
+        path = shutil.which(self.command, path=search)
+        return Found(Path(path).absolute(), "PATH") if path else None
+
+    def missing_text(self, environ: Mapping[str, str]) -> str:
+        """Why `find` found none, and what to do."""
+        if environ.get(self.variable):
+            return f"{self.variable} names no program that can be run: correct it, or unset it."
+        install = f"pip install 'acp-adapters[{self.extra}]'"
+        return f"{self.runtime} is not installed: run  {install}  or set {self.variable} to it."

@@ -1,0 +1,75 @@
+"""Where a runtime's program is looked for, and in which order."""
+
+from __future__ import annotations
+
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+import pytest
+
+from adapters.core import executable
+from adapters.core.executable import Executable, Found
+
+PROGRAM = Executable(
+    runtime="Some Runtime",
+    command="runtime",
+    variable="RUNTIME_PATH",
+    distribution="some-runtime",
+    package="some_runtime",
+    bundled="bin/runtime",
+    extra="some",
+)
+
+
+def program(folder: Path, name: str = "runtime") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / name
+    path.write_text("#!/bin/sh\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The installed package, in a folder with a space."""
+    package = tmp_path / "My Company - x" / "some_runtime"
+    spec = ModuleSpec("some_runtime", None, is_package=True)
+    spec.submodule_search_locations = [str(package)]
+    monkeypatch.setattr(executable, "find_spec", lambda _name: spec)
+    return program(package / "bin")
+
+
+def test_the_chosen_one_comes_first(tmp_path: Path, bundled: Path) -> None:
+    """By path or by name."""
+    chosen = program(tmp_path / "a", "my runtime")
+    assert PROGRAM.find({"RUNTIME_PATH": str(chosen), "PATH": ""}) == Found(chosen, "RUNTIME_PATH")
+    environ = {"RUNTIME_PATH": "my runtime", "PATH": f"{bundled.parent}:{tmp_path / 'a'}"}
+    assert PROGRAM.find(environ) == Found(chosen, "RUNTIME_PATH")
+
+
+def test_a_chosen_one_that_cannot_run_is_not_replaced_by_another(tmp_path: Path, bundled: Path) -> None:
+    """What the user chose is what runs, or nothing."""
+    environ = {"RUNTIME_PATH": str(tmp_path / "nothing"), "PATH": str(bundled.parent)}
+    assert PROGRAM.find(environ) is None
+    assert PROGRAM.missing_text(environ).startswith("RUNTIME_PATH names no program that can be run")
+
+
+def test_the_package_comes_before_path(tmp_path: Path, bundled: Path) -> None:
+    """The version that is tested with goes before one that happens to be installed."""
+    program(tmp_path / "b")
+    assert PROGRAM.find({"PATH": str(tmp_path / "b")}) == Found(bundled, "some-runtime")
+
+
+def test_a_package_without_its_program_hides_nothing(tmp_path: Path, bundled: Path) -> None:
+    bundled.unlink()
+    own = program(tmp_path / "b")
+    assert PROGRAM.find({"PATH": str(tmp_path / "b")}) == Found(own, "PATH")
+
+
+def test_without_the_package_path_decides(tmp_path: Path) -> None:
+    """Else the user's own; an error names the next step."""
+    environ = {"PATH": str(tmp_path / "b")}
+    assert PROGRAM.find(environ) is None
+    assert "pip install 'acp-adapters[some]'" in PROGRAM.missing_text(environ)
+    own = program(tmp_path / "b")
+    assert PROGRAM.find(environ) == Found(own, "PATH")
