@@ -28,6 +28,8 @@ CAPABILITIES: Json = {}
 """What the client of the check can do: nothing beyond the protocol's baseline."""
 
 
+_KEPT = 200_000
+"""Messages of a connection that are kept: far more than any rule causes; an agent that never stops shall not fill memory."""
 _TOO_SOON = "the work ended before the rule could be looked at: try --scripted"
 
 
@@ -127,7 +129,7 @@ class Bench:
                 running = await stack.enter_async_context(self.launcher.start())
             except OSError as error:
                 raise Broken(f"the command cannot be started: {error.strerror or error}") from None
-            client = await stack.enter_async_context(Client(running.transport, policy=policy))
+            client = await stack.enter_async_context(Client(running.transport, policy=policy, keep=_KEPT))
             link = Link(running, client, str(self.cwd), self.bound)
             self.links.append(link)
             if initialize:

@@ -300,8 +300,12 @@ class Client:
             return
         scope = anyio.CancelScope()
         self._questions[request_id] = scope
-        if method == "session/request_permission" and isinstance(params, dict):
-            question = permissions.Question(request_id, cast("Json", params))
+        if method == "session/request_permission":
+            question = permissions.question_of(request_id, params)
+            if question is None:
+                self.faults.append("a malformed permission request")
+                self._tasks.start_soon(self._refuse, request_id, method)
+                return
             try:
                 self.view(question.session_id).apply_permission(question.params)
             except MalformedUpdateError as error:
@@ -320,8 +324,13 @@ class Client:
             await self._answer(question.request_id, result=permissions.as_result(answer))
 
     async def _refuse(self, request_id: RequestId, method: str) -> None:
-        known = method == "elicitation/create"  # no mode was advertised (ELIC-1)
-        error = InvalidParams("no elicitation mode was advertised") if known else MethodNotFound(method)
+        match method:
+            case "elicitation/create":  # ELIC-1
+                error = InvalidParams("no elicitation mode was advertised")
+            case "session/request_permission":
+                error = InvalidParams("sessionId and options with ids and kinds are needed")
+            case _:
+                error = MethodNotFound(method)
         await self._answer(request_id, error=error.to_wire())
 
     async def _answer(self, request_id: RequestId, **outcome: Any) -> None:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from adapters.client.record import as_object
 
 if TYPE_CHECKING:
     from adapters.acp.errors import AcpError
@@ -37,6 +39,17 @@ class Question:
         """The id of the first option of these kinds, in the order of the kinds; None when none is offered."""
         by_kind = {option["kind"]: option["optionId"] for option in reversed(self.options)}
         return next((by_kind[kind] for kind in kinds if kind in by_kind), None)
+
+
+def question_of(request_id: int | str, params: Any) -> Question | None:
+    """The question that these params ask; None when they lack what every policy needs."""
+    asked = as_object(params)
+    options: Any = asked.get("options")
+    if not isinstance(asked.get("sessionId"), str) or not isinstance(options, list):
+        return None
+    members = [as_object(option) for option in cast("list[Any]", options)]
+    whole = all(isinstance(option.get(name), str) for option in members for name in ("optionId", "kind"))
+    return Question(request_id, asked) if whole else None
 
 
 Policy = Callable[[Question], "Awaitable[str | Mapping[str, Any] | AcpError | None]"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import anyio
@@ -56,6 +57,17 @@ async def test_an_agent_that_ignores_keys_is_said_to_ignore_them(tmp_path: Path)
     outcomes = await Runner(bench, CATALOGUE, frozenset({"KEY-4", "TRACE-1"})).run(lambda _: None)
     assert report.ignores_keys(outcomes)
     assert "does not read idempotencyKey" in report.remarks(outcomes, bench)[0]
+
+
+async def test_without_a_validator_the_rule_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "adapters.check.wire", raising=False)
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    outcomes = await check(tmp_path, Fault, frozenset({"UPD-7", "STDIO-1"}), 20)
+    assert outcomes["STDIO-1"].standing == "held"
+    assert outcomes["UPD-7"].standing == "not applicable"
+    assert 'pip install "acp-adapters[check]"' in outcomes["UPD-7"].reason
 
 
 async def test_a_check_that_fails_itself_blames_nobody_and_is_no_success(tmp_path: Path) -> None:

@@ -282,6 +282,14 @@ async def test_a_question_shows_its_tool_call_and_other_requests_are_refused() -
         {"method": "session/update", "params": {"sessionId": "s1"}},
         {"method": "session/update", "params": {"sessionId": "s1", "update": {"sessionUpdate": "user_message"}}},
         {"id": None, "method": "session/request_permission", "params": {}},
+        {"id": 1, "method": "session/request_permission"},
+        {"id": 1, "method": "session/request_permission", "params": {"options": OPTIONS}},
+        {"id": 1, "method": "session/request_permission", "params": {"sessionId": "s1", "options": None}},
+        {
+            "id": 1,
+            "method": "session/request_permission",
+            "params": {"sessionId": "s1", "options": [{"optionId": "a"}]},
+        },
     ],
 )
 async def test_what_breaks_the_protocol_is_a_fault_and_not_the_end(message: dict[str, Any]) -> None:
@@ -292,6 +300,15 @@ async def test_what_breaks_the_protocol_is_a_fault_and_not_the_end(message: dict
         await agent.send(message)
         await client.new("/w")
         assert len(client.faults) == 1
+
+
+async def test_a_malformed_permission_request_is_refused() -> None:
+    """PERM-1: no policy is asked, and the agent is not left waiting."""
+    agent = FakeAgent()
+    async with running(agent) as transport, Client(transport):
+        await agent.send({"id": "q", "method": "session/request_permission", "params": {"sessionId": "s1"}})
+        answer = await agent.wait_for(lambda message: message.get("id") == "q")
+    assert answer["error"]["code"] == -32602
 
 
 async def test_a_second_answer_is_a_fault() -> None:
