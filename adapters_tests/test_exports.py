@@ -31,6 +31,8 @@ NAMES = {
     "adapters.acp.retry": ["RETRY_CLASSES"],
     "adapters.acp.rpc": ["Connection", "Handler", "Transport"],
     "adapters.acp.stdio": ["StdioTransport", "claim_stdio"],
+    "adapters.check.command": ["Request", "run_check"],
+    "adapters.check.wire": ["WireError", "validate_agent_message"],
     "adapters.client.client": ["Client"],
     "adapters.client.outbox": ["Outbox"],
     "adapters.client.process": ["start_agent"],
@@ -59,3 +61,4 @@ def test_it_is_typed_and_asks_for_little() -> None:
     assert sorted(name.split(">")[0] for name in PROJECT["dependencies"]) == ["anyio", "pydantic", "uuid-utils"]
     assert PROJECT["requires-python"] == ">=3.11"
     assert "claude" in PROJECT["optional-dependencies"]
+    assert [name.split(">")[0] for name in PROJECT["optional-dependencies"]["check"]] == ["jsonschema"]
