@@ -146,11 +146,11 @@ def _codex_features() -> Features:
 def _codex_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callable[[], Runtime], Prepare | None]:
     hosts: list[Host] = []
 
-    async def prepare() -> None:
+    async def prepare(begun: Callable[[], None]) -> None:
         from adapters.codex.host import Host
 
         hosts.append(Host(tasks, environ))
-        await hosts[0].prepare()
+        await hosts[0].prepare(begun)
 
     def load() -> Runtime:
         from adapters.codex.runtime import CodexRuntime

@@ -6,7 +6,7 @@ decides for itself (D7); the next one that needs a server gets a new one.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol
 
@@ -63,7 +63,8 @@ class Host:
         self._server: AppServer | None = None
         self._coming: AppServer | None = None
         """It was started, and has not introduced itself yet."""
-        self._starting = anyio.Lock(fast_acquire=True)  # so that `prepare` starts the process in its first step
+        self._starting = anyio.Lock(fast_acquire=True)  # nothing comes before the process when nobody else starts one
+        self._begun: Callable[[], None] = lambda: None
         self._closed = False
         self._members: dict[str, Member] = {}
         self._children: dict[str, str] = {}
@@ -114,10 +115,15 @@ class Host:
 
     # --- the process ---------------------------------------------------------------------------------------------------
 
-    async def prepare(self) -> None:
-        """Start the app-server before anybody needs it; why it does not start is told to whoever does."""
+    async def prepare(self, begun: Callable[[], None] = lambda: None) -> None:
+        """Start the app-server before anybody needs it; why it does not start is told to whoever does.
+
+        `begun` is called when its process runs and has been asked to introduce itself.
+        """
+        self._begun = begun
         with suppress(AcpError):
             await self.server()
+        begun()
 
     async def server(self) -> AppServer:
         """The running app-server; starts one when there is none. Raises `AcpError` that says why it does not start."""
@@ -142,6 +148,7 @@ class Host:
         try:
             if self._closed:  # meanwhile
                 raise Gone("the agent is ending")  # noqa: TRY301 - as if the process had ended itself
+            self._begun()
             answer = await server.request(
                 "initialize",
                 {

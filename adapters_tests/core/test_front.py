@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from adapters.acp.framing import encode
@@ -25,8 +26,11 @@ class Driver:
         self.loaded = anyio.Event()
         self.go_on = anyio.Event()
 
-    async def prepare(self) -> None:
+    async def prepare(self, begun: Callable[[], None]) -> None:
         self.said.append("prepare")
+        await anyio.lowlevel.checkpoint()
+        self.said.append("begun")
+        begun()
         await self.go_on.wait()
         self.said.append("prepared")
 
@@ -45,7 +49,7 @@ async def served(driver: Driver) -> AsyncIterator[Server]:
 
 
 async def test_what_a_driver_needs_begins_before_it_is_loaded_and_once() -> None:
-    """Nothing before `initialize`; then the preparation up to its first wait, and the driver without waiting for the rest."""
+    """Nothing before `initialize`; then the preparation until it has begun, and the driver without waiting for the rest."""
     driver = Driver()
     async with anyio.create_task_group() as tasks, served(driver) as server:
         ours, theirs = memory_pair()
@@ -55,10 +59,10 @@ async def test_what_a_driver_needs_begins_before_it_is_loaded_and_once() -> None
             await client.initialize()
             await driver.loaded.wait()
             await client.initialize()  # INIT-8: no other request was made
-            assert driver.said == ["prepare", "load"]
+            assert driver.said == ["prepare", "begun", "load"]
             driver.go_on.set()
             await client.new("/")
-            assert driver.said == ["prepare", "load", "prepared"]
+            assert driver.said == ["prepare", "begun", "load", "prepared"]
         tasks.cancel_scope.cancel()
 
 
