@@ -67,7 +67,7 @@ def summary(outcomes: Iterable[Outcome]) -> str:
 def remarks(outcomes: Sequence[Outcome], bench: Bench) -> list[str]:
     """Sentences that keep the counts from being misread."""
     told: list[str] = []
-    if ignores_keys(outcomes):
+    if reads_keys(outcomes) is False:
         told.append("This agent does not read idempotencyKey: a proposal of November 2026, not part of schema 2.4.0.")
     sent = any(outcome.rule.needs >= Need.PROMPT and outcome.standing != "not applicable" for outcome in outcomes)
     if sent and not bench.stage.controlled:
@@ -75,10 +75,11 @@ def remarks(outcomes: Sequence[Outcome], bench: Bench) -> list[str]:
     return told
 
 
-def ignores_keys(outcomes: Sequence[Outcome]) -> bool:
-    """Whether invalid keys are taken and known ones inserted again."""
+def reads_keys(outcomes: Sequence[Outcome]) -> bool | None:
+    """False when invalid keys are taken and known ones inserted again; None when that was not looked at."""
     standing = {outcome.rule.id: outcome.standing for outcome in outcomes}
-    return standing.get("KEY-4") == "broken" and standing.get("TRACE-1") == "broken"
+    telling = {standing.get(name, "not applicable") for name in ("KEY-4", "TRACE-1")}
+    return None if "not applicable" in telling else telling != {"broken"}
 
 
 def as_json(outcomes: Sequence[Outcome], bench: Bench, command: Sequence[str]) -> str:
@@ -100,7 +101,7 @@ def as_json(outcomes: Sequence[Outcome], bench: Bench, command: Sequence[str]) -
         "agent": as_object(bench.facts.get("info")) or None,
         "command": list(command),
         "modelCallsCounted": bench.stage.controlled,
-        "readsIdempotencyKey": None if not outcomes else not ignores_keys(outcomes),
+        "readsIdempotencyKey": reads_keys(outcomes),
         "summary": summary(outcomes),
         "broken": sum(map(is_failure, outcomes)),
         "rules": rules,

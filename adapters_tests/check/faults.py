@@ -676,7 +676,7 @@ FAULTS = (
         KnowsNoKeys,
         (
             *("KEY-3", "KEY-3b", "KEY-4", "E15", "E16", "TRACE-1", "TRACE-2", "TRACE-2b", "TRACE-3", "TRACE-3b"),
-            *("TRACE-4", "TRACE-6", "TRACE-7", "E1", "E6", "E9", "E14", "E27", "E34", "E37", "E44"),
+            *("TRACE-4", "TRACE-6", "TRACE-7", "E1", "E6", "E9", "E14", "E27", "E34", "E37", "E44", "E45"),
         ),
         silent=True,
     ),

@@ -83,6 +83,7 @@ def test_json_holds_all_that_is_printed() -> None:
     assert status == 1
     assert result["broken"] == 1
     assert result["modelCallsCounted"] is False
+    assert result["readsIdempotencyKey"] is None
     by_id = {row["id"]: row for row in result["rules"]}
     assert set(by_id) == NEEDS_A_SESSION
     assert by_id["INIT-10"]["standing"] == "broken"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import anyio
 
+from adapters.acp.errors import AcpError
 from adapters.acp.framing import encode
 from adapters.check.bench import Bench
 from adapters.check.link import MESSAGES, OUTPUT, Json, Link, is_state, show, update_of
@@ -365,6 +366,23 @@ async def closed_sessions_know_no_key(bench: Bench) -> None:
     await _same_id(link, first, await link.prompt(session, text, key))
 
 
+async def two_agents_on_one_session(bench: Bench) -> None:
+    """E45, ADP-14: a second agent may refuse the session while the first has it; the key is known to it in the end."""
+    text, key = bench.text("known to a second agent"), bench.key("e45")
+    async with bench.fresh() as second:
+        async with bench.fresh() as first:
+            session = await first.new()
+            message_id = await first.turn(session, text, key)
+            params: Json = {"sessionId": session, "cwd": second.cwd, "mcpServers": []}
+            shared = not isinstance(await second.outcome(await second.ask("session/resume", params)), AcpError)
+            if shared:
+                await _same_id(second, message_id, await second.prompt(session, text, key))
+            await _same_id(first, message_id, await first.prompt(session, text, key))
+        await second.resume(session)
+        await _same_id(second, message_id, await second.prompt(session, text, key))
+        await _stored_once(bench, second, session, message_id, text)
+
+
 async def ids_are_no_keys(bench: Bench) -> None:
     """E47, KEY-31: an id that was seen on the wire is just a key, and a key is no id."""
     link = bench.link
@@ -449,6 +467,7 @@ RULES = (
         many_attempts_while_held,
         Need.PROMPT,
     ),
+    Rule("E45", "Two agents on one session insert a prompt once", RFD, two_agents_on_one_session, Need.PROMPT),
     Rule("KEY-20", "session/cancel answers all attempts alike", RFD, cancelling_answers_all_attempts, Need.PROMPT),
     Rule(
         "KEY-31", "A message id does not show its key, and is no key of its message", RFD, ids_are_no_keys, Need.PROMPT
