@@ -112,29 +112,17 @@ class AppServer(LineProcess):
         `then` is called with the result the moment it is read, before anything that Codex wrote after it. Time in which we
         do not read, because a client does not, does not count.
         """
-        answered = anyio.Event()
-        answers: list[Answer] = []
+        return await self.begin(method, params, then=then).result(bound)
 
-        def take(answer: Answer) -> None:
-            answers.append(answer)
-            answered.set()
-            if then and not isinstance(answer, RequestFailed):
-                then(answer)
+    def begin(
+        self, method: str, params: Mapping[str, Any], *, then: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> Pending:
+        """Send a request now and wait for its answer later; otherwise as `request`."""
+        return Pending(self, method, params, then)
 
-        request_id = self.ask(method, params, take)
-        try:
-            waiting = True
-            while waiting and not answers:
-                with anyio.move_on_after(bound):
-                    await answered.wait()
-                waiting = self.held_up
-        finally:
-            self._waiting.pop(request_id, None)
-        if not answers:
-            raise Unanswered(f"Codex did not answer {method} within {bound:g} s")
-        if isinstance(answers[0], RequestFailed):
-            raise answers[0]
-        return answers[0]
+    def forget(self, request_id: int) -> None:
+        """Whatever is answered to it is for nobody."""
+        self._waiting.pop(request_id, None)
 
     def post(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a request whose failure matters to nobody; a refusal is logged."""
@@ -190,6 +178,46 @@ class AppServer(LineProcess):
     def kill(self) -> None:
         """End the process at once, without waiting: it does not do what it must."""
         self.signal(signal.SIGKILL)
+
+
+class Pending:
+    """A request on its way."""
+
+    def __init__(
+        self,
+        server: AppServer,
+        method: str,
+        params: Mapping[str, Any],
+        then: Callable[[Mapping[str, Any]], None] | None,
+    ) -> None:
+        self._server = server
+        self._method = method
+        self._then = then
+        self._answer: Answer | None = None
+        self._answered = anyio.Event()
+        self._request_id = server.ask(method, params, self._take)
+
+    def _take(self, answer: Answer) -> None:
+        self._answer = answer
+        self._answered.set()
+        if self._then and not isinstance(answer, RequestFailed):
+            self._then(answer)
+
+    async def result(self, bound: float) -> Mapping[str, Any]:
+        """The result. Raises `Refused`, `Unanswered` after `bound` seconds from now, or `Gone`."""
+        try:
+            waiting = True
+            while waiting and self._answer is None:
+                with anyio.move_on_after(bound):
+                    await self._answered.wait()
+                waiting = self._server.held_up
+        finally:
+            self._server.forget(self._request_id)
+        if self._answer is None:
+            raise Unanswered(f"Codex did not answer {self._method} within {bound:g} s")
+        if isinstance(self._answer, RequestFailed):
+            raise self._answer
+        return self._answer
 
 
 def _holds_half_pair(value: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from anyio import to_thread
 
-from adapters.codex.appserver import AppServer, Refused
+from adapters.codex.appserver import AppServer, Pending, Refused
 from adapters.codex.frames import client_id_of
 from adapters.codex.items import was_killed
 from adapters.core.shapes import as_count, as_list, as_mapping, as_text
@@ -81,7 +81,7 @@ class History:
         """Whether one of the newest items is this message: a look at the store itself. Raises `RequestFailed`."""
         if self.legacy:
             return any(message_id == client_id_of(entry.item) for entry in await self._whole(server))
-        page, _ = await self._page(server, None, "desc")
+        page, _ = await self._page(self._ask_page(server, None, "desc"))
         return any(message_id == client_id_of(entry.item) for entry in page)
 
     async def pages(self, server: AppServer) -> AsyncIterator[Sequence[Entry]]:
@@ -89,12 +89,11 @@ class History:
         if self.legacy:
             yield await self._whole(server)
             return
-        cursor: str | None = None
-        while True:
-            page, cursor = await self._page(server, cursor, "asc")
+        asked: Pending | None = self._ask_page(server, None, "asc")
+        while asked:
+            page, cursor = await self._page(asked)
+            asked = self._ask_page(server, cursor, "asc") if cursor else None  # read while this one is made use of
             yield page
-            if cursor is None:
-                return
 
     async def in_order(self, server: AppServer) -> AsyncIterator[Sequence[Entry]]:
         """All stored items as they began, in batches: the order in which they were shown live. Raises `RequestFailed`."""
@@ -131,12 +130,13 @@ class History:
         """Whether the end of the thread's file holds the message under this id: what a legacy history needs (D2)."""
         return await to_thread.run_sync(_tail_holds, self.path, message_id)
 
-    async def _page(self, server: AppServer, cursor: str | None, direction: str) -> tuple[Sequence[Entry], str | None]:
+    def _ask_page(self, server: AppServer, cursor: str | None, direction: str) -> Pending:
         params = {"threadId": self.thread_id, "limit": _PAGE, "sortDirection": direction}
+        return server.begin("thread/items/list", {**params, **({"cursor": cursor} if cursor else {})})
+
+    async def _page(self, asked: Pending) -> tuple[Sequence[Entry], str | None]:
         try:
-            answer = await server.request(
-                "thread/items/list", {**params, **({"cursor": cursor} if cursor else {})}, bound=READ_BOUND
-            )
+            answer = await asked.result(READ_BOUND)
         except Refused as refused:
             if self.unwritten and "not supported" in refused.message:
                 return [], None  # a thread without a file says the same as a legacy one
@@ -157,7 +157,8 @@ def needs_turns(entries: Sequence[Entry]) -> bool:
 
 
 def _as_begun(entries: list[Entry]) -> list[Entry]:
-    return sorted(entries, key=lambda entry: entry.started)
+    """A plan is taken out of an agent message, which began first and ends last: they can have the same millisecond."""
+    return sorted(entries, key=lambda entry: (entry.started, entry.item.get("type") == "plan"))
 
 
 def _entry(row: Any) -> Entry:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
+from typing import Any
 
 from adapters.acp.schema import SessionUpdate
 from adapters.codex.appserver import AppServer
-from adapters.codex.frames import client_id_of
+from adapters.codex.frames import COMPACTION, MODEL_OUTPUT, REASONING, client_id_of
 from adapters.codex.history import Entry, History, needs_turns
 from adapters.codex.updates import stored_item
-from adapters.core.shapes import as_text
+from adapters.core.shapes import as_list, as_text
 
 
 class ShownIds:
@@ -21,9 +22,13 @@ class ShownIds:
     def __init__(self) -> None:
         self._shown: dict[tuple[str, str], list[str]] = {}
 
-    def add(self, turn_id: str, kind: str, item_id: str) -> None:
-        """An item was shown."""
-        self._shown.setdefault((turn_id, kind), []).append(item_id)
+    def add(self, turn_id: str, item: Mapping[str, Any]) -> None:
+        """An item was shown. What a legacy history does not store, raw reasoning for one, takes no place (0.163.0)."""
+        kind = as_text(item.get("type"))
+        if kind == REASONING and not as_list(item.get("summary")):
+            return
+        if kind in MODEL_OUTPUT or kind == COMPACTION:
+            self._shown.setdefault((turn_id, kind), []).append(as_text(item.get("id")))
 
     def find(self, turn_id: str, kind: str, place: int) -> str | None:
         """The id of the `place`-th item of this kind in the turn, None when it was not shown live."""

@@ -22,7 +22,6 @@ from adapters.codex import commands, threads
 from adapters.codex.appserver import AppServer, Gone, Refused, RequestFailed, RequestId, Unanswered
 from adapters.codex.evidence import Evidence
 from adapters.codex.frames import (
-    MODEL_OUTPUT,
     ItemClosed,
     ItemOpened,
     Signal,
@@ -102,6 +101,8 @@ class CodexSession:
         self._held_back: list[port.Event] | None = []
         """Events from before the core has taken the session over, from the first one on that is no mere output."""
         self._unblocked_at = -_UNBLOCKED
+        self._prompted = False
+        """Something was handed over: the thread may hold it, whatever was said of it."""
         self._closing = False
 
     @property
@@ -182,15 +183,15 @@ class CodexSession:
     def _before(self, signal: Signal | None, params: Mapping[str, Any]) -> None:
         """What must be known before the signal has its effects."""
         match signal:
-            case ItemClosed(turn_id, item):
+            case ItemClosed(turn_id):
                 stored = item_of(params)
                 self._history.unwritten = False
                 if message_id := client_id_of(stored):
                     self._history.add(message_id)
                 for child in children_of(stored):
                     self._host.adopt(child, self.session_id)
-                if self._history.legacy and item.kind in MODEL_OUTPUT:
-                    self._shown_ids.add(turn_id, item.kind, item.item_id)
+                if self._history.legacy:
+                    self._shown_ids.add(turn_id, stored)
             case TurnEnded(turn_id, status):
                 self._translator.turn_over(turn_id, interrupted=status == "interrupted")
             case _:
@@ -333,6 +334,7 @@ class CodexSession:
     async def _send(self, server: AppServer, submission: Open, way: Way, content: Sequence[Mapping[str, Any]]) -> None:
         method, params = self._request_of(way, submission.message_id, content)
         self._turns.sending(submission)
+        self._prompted = True
         try:
             await server.request(
                 method, params, bound=_ACCEPT_BOUND, then=lambda answer: self._accepted(submission, answer)
@@ -458,7 +460,7 @@ class CodexSession:
             server.post("thread/backgroundTerminals/clean", thread)
             self._apply([port.Output(update) for update in self._translator.finish("cancelled")])
         try:
-            if self._history.unwritten:
+            if self._history.unwritten and not self._prompted:
                 await server.request("thread/delete", thread, bound=_CLOSE_BOUND)
             elif self._host.is_shared():
                 await threads.unload(server, self.session_id, bound=_CLOSE_BOUND)

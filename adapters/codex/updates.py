@@ -232,16 +232,21 @@ class Translator:
         return self._messages.setdefault(item_id, _Message(as_text(params.get("turnId")), thought=thought))
 
     def _printed(self, params: _Fields) -> _Updates:
-        """Output of a running command, in whole lines."""
-        item_id = as_text(params.get("itemId"))
+        """Output of a running command, in whole lines, up to a bound: no more than that is kept or looked at."""
+        item_id, delta = as_text(params.get("itemId")), as_text(params.get("delta"))
         call = self._calls.get(item_id)
         if call is None or call.streamed > _MOST_STREAMED:
             return
-        whole, newline, call.pending = (call.pending + as_text(params.get("delta"))).rpartition("\n")
+        whole, newline, rest = delta.rpartition("\n")
         if newline:
-            call.streamed += len(whole)
-            shown = ContentItem(content=TextBlock(text=fenced(whole)))
+            text, call.pending = f"{call.pending}{whole}", rest
+            call.streamed += len(text)
+            shown = ContentItem(content=TextBlock(text=fenced(text)))
             yield ToolCallContentChunk(tool_call_id=item_id, content=shown)
+        elif len(call.pending) + len(rest) > _MOST_STREAMED:
+            call.streamed, call.pending = _MOST_STREAMED + 1, ""
+        else:
+            call.pending += rest
 
     def _progressed(self, params: _Fields) -> _Updates:
         item_id, message = as_text(params.get("itemId")), as_text(params.get("message"))

@@ -20,7 +20,7 @@ from adapters.acp.schema import SessionUpdate, UserMessage, dump
 from adapters.client.view import SessionView
 from adapters.codex.approvals import Ask, ask_of
 from adapters.codex.appserver import AppServer
-from adapters.codex.frames import MODEL_OUTPUT, ItemClosed, ItemOpened, TurnEnded, TurnStarted, signal_of, thread_of
+from adapters.codex.frames import ItemClosed, ItemOpened, TurnEnded, TurnStarted, item_of, signal_of, thread_of
 from adapters.codex.history import History
 from adapters.codex.prompts import from_input
 from adapters.codex.replay import Replay, ShownIds
@@ -115,13 +115,29 @@ def load(name: str) -> Scenario:
 
 
 @dataclass
+class Answered:
+    """A request on its way."""
+
+    answer: Mapping[str, Any]
+
+    async def result(self, bound: float) -> Mapping[str, Any]:
+        assert bound > 0
+        return self.answer
+
+
+@dataclass
 class Stored:
     """Answers what is asked of a stored thread, in small pages."""
 
     answers: Mapping[str, Any]
 
     async def request(self, method: str, params: Mapping[str, Any], *, bound: float) -> Mapping[str, Any]:
-        assert bound > 0
+        return await self.begin(method, params).result(bound)
+
+    def begin(self, method: str, params: Mapping[str, Any]) -> Answered:
+        return Answered(self._answer(method, params))
+
+    def _answer(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
         answer = self.answers[method]
         if "data" not in answer:
             return answer
@@ -201,8 +217,8 @@ class Live:
             return
         if isinstance(signal, TurnEnded):
             self.translator.turn_over(signal.turn_id, interrupted=signal.status == "interrupted")
-        if isinstance(signal, ItemClosed) and self.scenario.legacy and signal.item.kind in MODEL_OUTPUT:
-            self.shown_ids.add(signal.turn_id, signal.item.kind, signal.item.item_id)
+        if isinstance(signal, ItemClosed) and self.scenario.legacy:
+            self.shown_ids.add(signal.turn_id, item_of(params))
         shows()
         if signal:
             self._apply(self.turns.take(signal))

@@ -278,7 +278,6 @@ def test_messages_of_a_legacy_thread_keep_their_ids_in_the_process_that_showed_t
     assert {item.item_id for item in view(lived.scenario.replayed()).items("agent")}.isdisjoint(shown)
 
 
-@pytest.mark.xfail(reason="raw reasoning is not stored in a legacy history: the thoughts after it get each other's ids")
 def test_thoughts_of_a_legacy_thread_keep_their_ids_in_the_process_that_showed_them() -> None:
     """REPLAY-3."""
     lived = live("legacy")

@@ -163,6 +163,18 @@ def test_output_is_bounded() -> None:
     assert 200 < sum(map(bool, sent)) < 300
 
 
+def test_output_without_line_ends_is_bounded_too() -> None:
+    """Nothing is kept or joined beyond the bound: 40 MiB without a newline once held the event loop for minutes."""
+    live = Live()
+    live.item("started", command())
+    for _ in range(100):
+        assert live.hear("item/commandExecution/outputDelta", itemId="c1", delta="x" * 8192) == []
+    assert live.hear("item/commandExecution/outputDelta", itemId="c1", delta="\n") == []
+    final = command(status="completed", aggregatedOutput="x", exitCode=0)
+    live.item("completed", final)
+    assert live.view.snapshot() == replayed(final)
+
+
 @pytest.mark.parametrize(
     "final",
     [
