@@ -46,9 +46,7 @@ class Runner:
                         tell(outcome)
         finally:
             try:
-                await (
-                    self._bench.unshare()
-                )  # no scope of ours may lie around it: the connection was opened outside of it
+                await self._bench.unshare()  # in no scope of ours: the connection was opened outside of it
             finally:
                 self._bench.launcher.sweep()
         return outcomes
@@ -79,7 +77,8 @@ class Runner:
             reason = f"the check itself failed ({type(error).__name__}); please report it"
         if standing != "held" and rule.opens is not None and rule.opens not in self._why:
             self._why[rule.opens] = f"not looked at, because {rule.id} does not hold: {reason}"
-        await self._bench.tidy()
+        with anyio.move_on_after(self._bench.bound):
+            await self._bench.tidy()
         self._bench.launcher.sweep(self._bench.shared)
         return Outcome(rule, standing, reason, shown, time.monotonic() - start, undecided)
 
