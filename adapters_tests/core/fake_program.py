@@ -47,6 +47,8 @@ for line in test.makefile("rb"):
     if "err" in order:
         sys.stderr.write(order["err"])
         sys.stderr.flush()
+    if order.get("close"):
+        os.close(1)
     if order.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         test.sendall(b'{{"fake":"deaf"}}\\n')
