@@ -16,6 +16,7 @@ import pytest
 from adapters.acp.errors import AcpError
 from adapters.client import permissions
 from adapters.client.permissions import Question
+from adapters.client.view import SessionView
 from adapters.scripted.home import isolated_codex_home
 from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, Usage, say
 from adapters_tests.e2e.processes import wait_for
@@ -439,11 +440,13 @@ class Asked:
     def __init__(self) -> None:
         self.questions: list[Question] = []
         self.choice = "accept"
+        self.policy = permissions.allow
+        """Where the choice is not offered."""
 
     async def __call__(self, question: Question) -> str | None:
         self.questions.append(question)
         known = [option["optionId"] for option in question.options]
-        return self.choice if self.choice in known else await permissions.allow(question)
+        return self.choice if self.choice in known else await self.policy(question)
 
 
 @pytest.fixture(scope="module")
@@ -460,7 +463,7 @@ async def link(shared_rig: Rig, asked: Asked) -> Any:
 @pytest.fixture(autouse=True)
 def fresh(asked: Asked) -> None:
     asked.questions.clear()
-    asked.choice = "accept"
+    asked.choice, asked.policy = "accept", permissions.allow
 
 
 @pytest.mark.parametrize("choice", ["accept_for_session", "accept_prefix"])
@@ -519,6 +522,29 @@ async def test_a_change_of_files_is_asked_about_with_its_diff(rig: Rig, asked: A
             "edit",
             "completed" if choice == "accept" else "failed",
         )
+        await link.replays_alike(session)
+
+
+async def test_a_refused_command_is_missing_in_a_replay(link: Link, asked: Asked, text: str) -> None:
+    """DECLINED_IS_NOT_STORED, REPLAY-2: everything else is alike; what ran after a yes is there."""
+    refused, allowed = (link.rig.project / f"{name}-and-replayed" for name in ("refused", "allowed"))
+    commands = [link.rig.runtime.asking(f"touch '{path}'") for path in (refused, allowed)]
+    link.rig.answer(text, *(Answer((command,)) for command in commands), say("A pity."))
+    session = await link.new()
+
+    async def only_the_second(question: Question) -> str | None:
+        return await (permissions.reject if "refused-and" in str(question.params) else permissions.allow)(question)
+
+    asked.choice, asked.policy = "", only_the_second
+    await link.turn(session, text)
+    live = link.client.view(session).snapshot()
+    calls = [item.item_id for item in link.client.view(session).items("tool_call")]
+    assert len(calls) == 2
+    mark = link.client.record.mark
+    await link.resume(session, replay=True)
+    replay = SessionView.of(link.client.updates(session, mark))
+    assert [item.item_id for item in replay.items("tool_call")] == calls[1:]
+    assert replay.snapshot() == [item for item in live if calls[0] not in str(item)]
 
 
 BOX = """
@@ -560,6 +586,7 @@ async def test_a_tool_of_an_mcp_server_is_asked_about(
     assert [call.fields["status"] for call in calls] == ["completed" if opened else "failed"] * 2
     assert all("open" in call.fields["title"] for call in calls)
     assert asked.questions[0].params["subject"]["toolCall"]["toolCallId"] == calls[0].item_id
+    await link.replays_alike(session)
 
 
 async def test_a_sub_agent_asks_the_same_user(link: Link, asked: Asked, text: str) -> None:
