@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 @pytest.mark.parametrize("order", ["prompt first", "end first"])
 async def test_a_prompt_in_the_tick_in_which_a_turn_ends(order: str) -> None:
-    """PROMPT-16, STATE-2: exactly one new turn, one running, one idle; the client can await it."""
+    """F4, PROMPT-16, STATE-2: exactly one new turn, one running, one idle; the client can await it."""
     async with rig() as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)
@@ -43,7 +43,7 @@ async def test_a_prompt_in_the_tick_in_which_a_turn_ends(order: str) -> None:
 
 
 async def test_a_thousand_prompts_around_the_ends_of_turns() -> None:
-    """PROMPT-16, KEY-10: never refused as busy, never lost, in order; the ends come at any distance from the prompts."""
+    """F8, PROMPT-16, KEY-10: never refused as busy, never lost, in order; the ends come at any distance from the prompts."""
     dice = random.Random(8)
     async with rig() as r:
         client = await r.connect()
@@ -80,7 +80,7 @@ async def test_a_thousand_prompts_around_the_ends_of_turns() -> None:
 
 
 async def test_two_hundred_sessions_opened_and_closed_at_random_moments(capsys: pytest.CaptureFixture[str]) -> None:
-    """CLOSE-2, RCAN-2, RPC-6: each request is answered once, nothing hangs, no task is ended from another one."""
+    """F37, CLOSE-2, RCAN-2, RPC-6: each request is answered once, nothing hangs, no task is ended from another one."""
     dice = random.Random(37)
     async with rig(automatic=True) as r:
         client = await r.connect()
@@ -124,7 +124,7 @@ async def test_two_hundred_sessions_opened_and_closed_at_random_moments(capsys: 
 
 
 async def test_a_fresh_key_is_a_fresh_prompt_whatever_it_says() -> None:
-    """KEY-2, KEY-40: equal text under another key, or none, is never taken for a retry."""
+    """F1, KEY-2, KEY-40: equal text under another key, or none, is never taken for a retry."""
     async with rig(automatic=True) as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)
@@ -138,7 +138,7 @@ async def test_a_fresh_key_is_a_fresh_prompt_whatever_it_says() -> None:
 
 
 async def test_nothing_is_asked_of_a_runtime_that_asks_after_its_work_was_stopped() -> None:
-    """CANCEL-6, PERM-2: a stopped turn whose permission requests fail one by one; each is refused at once, none is shown."""
+    """F19, CANCEL-6, PERM-2: a stopped turn whose permission requests fail one by one; each is refused at once, none is shown."""
     async with rig() as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)

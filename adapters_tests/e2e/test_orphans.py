@@ -29,7 +29,7 @@ STUBBORN = (
 
 @pytest.mark.parametrize("how", ["eof", "kill"])
 async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> None:
-    """STDIO-11, D6: they ignore signals, left their group and their parent, and hold pipes; they go with the agent."""
+    """F35, STDIO-11, D6: they ignore signals, left their group and their parent, and hold pipes; they go with the agent."""
     rig.answer(text, Answer((Shell(STUBBORN),)), say("Over."))
     files = [rig.project / name for name in ("one", "two", "three", "four")]
     async with rig.agent() as link:
@@ -42,7 +42,7 @@ async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> N
 
 @pytest.mark.parametrize("work", [False, True], ids=["idle", "working"])
 async def test_a_client_that_vanishes_while_somebody_else_keeps_our_stdin_open(rig: Rig, text: str, work: bool) -> None:
-    """STDIO-11, STDIO-12: nobody can read what we say any more; that is the end, although stdin never ends."""
+    """F35, STDIO-11, STDIO-12: nobody can read what we say any more; that is the end, although stdin never ends."""
     agent_in, client_out = os.pipe()
     client_in, agent_out = os.pipe()
     process = await anyio.open_process(
