@@ -7,8 +7,13 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from adapters import log
+
+settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("loaded")
+"""How long an example takes says more about the machine than about us."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

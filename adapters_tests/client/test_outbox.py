@@ -56,6 +56,22 @@ def test_the_key_is_stored_before_anything_is_sent(tmp_path: Path) -> None:
     assert [e.prompt for e in Outbox(path).entries()] == [entry.prompt]
 
 
+def test_a_store_that_cannot_be_written_keeps_what_it_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk must not cost the prompts that were stored before; nothing is left beside the file."""
+    path = tmp_path / "outbox"
+    outbox = Outbox(path)
+    first = outbox.submit("s1", "first")
+
+    def full(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        outbox.submit("s1", "second")
+    assert [entry.key for entry in Outbox(path).entries()] == [first.key]
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_equal_text_submitted_twice_has_two_keys() -> None:
     """Client duties: a new key for a new submission, 1..255 characters (KEY-3)."""
     outbox = Outbox()

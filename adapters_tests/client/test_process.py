@@ -52,7 +52,7 @@ async def test_a_deaf_agent_is_killed_within_the_bound() -> None:
     async with start_agent(python(DEAF)) as agent:
         assert await agent.transport.receive() == b"up\n"
     assert agent.returncode == -signal.SIGKILL
-    assert time.monotonic() - before < 8
+    assert time.monotonic() - before < 30
 
 
 async def test_stderr_is_collected() -> None:

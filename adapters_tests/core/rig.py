@@ -86,7 +86,7 @@ async def rig(
 ) -> AsyncIterator[Rig]:
     """An agent on a scripted runtime; everything it said is validated at the end."""
     runtime = runtime or ScriptedRuntime(store, automatic=automatic)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             async with serve(lambda: runtime, FEATURES, AgentInfo("test", "Test", "1")) as server:
                 async with AsyncExitStack() as stack:

@@ -152,7 +152,7 @@ async def test_a_look_up_that_never_ends_does_not_hold_up_a_close(monkeypatch: p
 
 async def test_the_end_of_the_agent_does_not_wait_for_a_slow_close(monkeypatch: pytest.MonkeyPatch) -> None:
     """STDIO-11, D7: a client that closes its session and leaves at once; the work ignores its interrupt."""
-    monkeypatch.setattr("adapters.core.session._STOP_BOUND", 8)
+    monkeypatch.setattr("adapters.core.session._STOP_BOUND", 60)
     interrupt = ScriptedSession.interrupt
 
     async def deaf(self: ScriptedSession) -> None:
@@ -168,7 +168,7 @@ async def test_the_end_of_the_agent_does_not_wait_for_a_slow_close(monkeypatch: 
         await client._transport.aclose()
         left = anyio.current_time()
     assert runtime.closed
-    assert anyio.current_time() - left < 6
+    assert anyio.current_time() - left < 30
 
 
 async def test_a_background_question_while_closing_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -547,7 +547,7 @@ async def test_an_update_that_is_no_json_costs_only_itself() -> None:
     async with rig() as r:
         client = await r.connect()
         session_id, runtime = await r.running(client)
-        for value in (deep, object(), {1, 2}):
+        for value in (deep, object(), {1, 2}, 10**5000):
             runtime.output(ToolCallUpdate(tool_call_id="t", raw_input=value))
         runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="goes on")))
         runtime.end()
