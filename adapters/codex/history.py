@@ -58,8 +58,8 @@ class History:
     ids: set[str] = field(default_factory=set[str])
 
     def forget(self) -> None:
-        """Somebody else may have written: the next look reads everything again."""
-        self.complete = False
+        """Somebody else may have written: the next look reads everything again, and nobody may take it for unwritten."""
+        self.complete = self.unwritten = False
         self.ids.clear()
 
     def add(self, message_id: str) -> None:

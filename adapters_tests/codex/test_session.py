@@ -700,8 +700,8 @@ async def test_new_roots_and_servers_reach_an_active_session(tmp_path: Path) -> 
         await fake.hears("thread/unsubscribe")
         resume = await fake.hears("thread/resume")
         assert resume["params"]["runtimeWorkspaceRoots"] == [str(made.cwd), "/x"]
-        assert resume["params"]["config"] == {
-            "mcp_servers": {"My_Server": {"url": "http://127.0.0.1:1", "http_headers": {}}}
+        assert resume["params"]["config"]["mcp_servers"] == {
+            "My_Server": {"url": "http://127.0.0.1:1", "http_headers": {}}
         }
         await active.submit(L, text())
         await fake.take("O")
@@ -821,6 +821,23 @@ async def test_a_session_that_was_never_prompted_leaves_nothing_behind(tmp_path:
         await used.close()
         assert [m["params"]["threadId"] for m in fake.requests("thread/delete")] == [empty.session_id]
         assert fake.requests("thread/archive") == []  # the process ends, and frees it
+
+
+async def test_a_session_that_somebody_else_may_have_written_to_is_not_removed(tmp_path: Path) -> None:
+    """SETUP-13, D6: never prompted here, but its process was gone for a while, and with it the lock."""
+    async with rig(tmp_path) as made:
+        empty, fake, _ = await made.new()
+        first = empty._thread.server
+        fake.kill()
+        with anyio.fail_after(10):
+            while empty._thread.server is first:  # noqa: ASYNC110 - there is no event of it
+                await anyio.sleep(0.005)
+        assert not await empty.is_recorded(K)
+        second = await made.fake(2)
+        second.store.add(empty.session_id, user("the-user's-own"))
+        await empty.close()
+        assert second.requests("thread/resume")
+        assert second.requests("thread/delete") == []
 
 
 async def test_a_closed_session_is_given_back_while_others_go_on(tmp_path: Path) -> None:
