@@ -62,7 +62,7 @@ class CodexRuntime:
                 session.started(server, answer)
                 made.append(session)
 
-        params = threads.start_params(setup)
+        params = threads.start_params(setup, self._host.home)
         try:
             await server.request("thread/start", params, bound=_START_BOUND, then=lambda a: take(server, a))
         except Gone:  # it died of something else: once more, with another one

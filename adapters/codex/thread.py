@@ -114,7 +114,7 @@ class Thread:
     async def _resume(self, server: AppServer, *, rebuilt: bool) -> None:
         """`rebuilt`: it is not loaded there and watched by us, so the setup of now takes effect."""
         setup = self.setup
-        params = {**threads.start_params(setup), "threadId": self.thread_id, "excludeTurns": True}
+        params = {**threads.start_params(setup, self._host.home), "threadId": self.thread_id, "excludeTurns": True}
 
         def loaded(answer: Mapping[str, Any]) -> None:
             self._loaded(server, answer)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
+from adapters.codex import trust
 from adapters.codex.appserver import AppServer, Refused, RequestFailed
 from adapters.codex.locks import Holder, holder_of
 from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
@@ -39,16 +40,19 @@ def is_thread_id(session_id: str) -> bool:
 # --- starting ----------------------------------------------------------------------------------------------------------
 
 
-def start_params(setup: SessionSetup) -> dict[str, Any]:
+def start_params(setup: SessionSetup, home: Path | None = None) -> dict[str, Any]:
     """The params of `thread/start`; also the overrides of `thread/resume`.
 
-    Servers come on top of those in the user's configuration. They hold secrets, which Codex does not store.
+    Servers come on top of those in the user's configuration. They hold secrets, which Codex does not store. With the user's
+    `CODEX_HOME`, a folder that the user has not decided on is not trusted. Blocks: reads small files.
     """
     params: dict[str, Any] = {"cwd": setup.cwd, "runtimeWorkspaceRoots": [setup.cwd, *setup.additional_directories]}
+    if home is not None:
+        params |= trust.overrides(home, setup.cwd)
     if setup.mcp_servers:
         names = server_names(setup.mcp_servers)
         servers = {name: _server(server) for name, server in zip(names, setup.mcp_servers, strict=True)}
-        params["config"] = {"mcp_servers": servers}
+        params["config"] = {**params.get("config", {}), "mcp_servers": servers}
     return params
 
 

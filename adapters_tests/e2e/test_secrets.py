@@ -13,7 +13,9 @@ import pytest
 
 from adapters.acp.errors import AcpError
 from adapters.acp.framing import encode
-from adapters_tests.e2e.processes import living_in
+from adapters.client.client import Client
+from adapters.client.process import start_agent
+from adapters_tests.e2e.processes import living_in, wait_for
 from adapters_tests.e2e.rig import Link, Rig
 from adapters_tests.e2e.runtimes import REPOSITORY
 
@@ -237,19 +239,47 @@ args = ["{mark}"]
 """
 
 
-async def test_a_hostile_folder_gets_no_rights_from_codex(rig: Rig, text: str, request: pytest.FixtureRequest) -> None:
-    """docs/security.md: opening a session is no decision to trust its folder, for now or for ever."""
+@pytest.mark.parametrize("where", ["folder", "repository"])
+async def test_a_hostile_folder_gets_no_rights_from_codex(rig: Rig, text: str, where: str) -> None:
+    """docs/security.md: opening a session, or resuming one, is no decision to trust its folder, for now or for ever."""
     if rig.runtime.name != "codex":
         pytest.skip("Claude Code's own rules: see docs/security.md")
-    reason = "Codex trusts each folder that a session is opened in, and takes its configuration (0.163.0)"
-    request.applymarker(pytest.mark.xfail(strict=True, reason=reason, raises=AssertionError))
     config = rig.root / "codex" / "config.toml"
-    before = config.read_text() if config.exists() else ""
     mark = rig.project / "started"
     (rig.project / ".codex").mkdir()
     (rig.project / ".codex" / "config.toml").write_text(HOSTILE_CODEX.format(mark=mark))
-    async with rig.agent() as link:
-        before = config.read_text()
-        await link.turn(await link.new(), text)
+    cwd = rig.project
+    if where == "repository":
+        (rig.project / ".git").mkdir()
+        cwd = rig.project / "below"
+        cwd.mkdir()
+    before = (rig.env, config.read_text())[1]
+    for _ in range(2):
+        async with rig.agent() as link:
+            if rig.sessions:
+                await link.client.resume(rig.sessions[0], str(cwd))
+            else:
+                rig.sessions.append(await link.client.new(str(cwd)))
+            await link.turn(rig.sessions[0], text)
     assert not mark.exists()
     assert config.read_text() == before
+
+
+async def test_a_folder_that_the_user_trusts_is_taken_as_it_is(rig: Rig, text: str) -> None:
+    """docs/security.md: the user's own decision stands; it also shows that the test above would see a server that starts."""
+    if rig.runtime.name != "codex":
+        pytest.skip("Claude Code's own rules: see docs/security.md")
+    mark = rig.project / "started"
+    (rig.project / ".codex").mkdir()
+    (rig.project / ".codex" / "config.toml").write_text(HOSTILE_CODEX.format(mark=mark))
+    environment = rig.env
+    with (rig.root / "codex" / "config.toml").open("a") as config:
+        config.write(f'\n[projects."{rig.project}"]\ntrust_level = "trusted"\n')
+    async with (
+        start_agent(rig.runtime.command, env=environment, cwd=str(rig.root)) as process,
+        Client(process.transport) as client,
+    ):
+        await client.initialize()
+        session = await client.new(str(rig.project))
+        await (await client.prompt(session, text)).message_id()
+        await wait_for(mark.exists, 20, "the folder's server was started")
