@@ -750,6 +750,27 @@ async def test_replay_in_the_order_in_which_it_was_shown(tmp_path: Path) -> None
         assert shown[4].status == "cancelled"  # type: ignore[union-attr]
 
 
+async def test_replay_asks_for_a_page_ahead(tmp_path: Path) -> None:
+    """REPLAY-2: Codex reads the next page while a client is sent this one, and is never more than one ahead."""
+    thread = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+
+    def small_pages(fake: Fake) -> None:
+        fake.page = 1
+
+    async with rig(tmp_path, small_pages) as made:
+        for number in range(4):
+            made.store.add(thread, user(f"id-{number}"), f"turn-{number}", number)
+        active, fake, _ = await made.open(thread)
+        replay = active.replay()
+        first = await anext(replay)
+        await fake.hears("thread/items/list")
+        await fake.hears("thread/items/list")
+        asked = len(fake.requests("thread/items/list"))
+        shown = [first, *[update async for update in replay]]
+        assert [getattr(update, "message_id", None) for update in shown] == [f"id-{number}" for number in range(4)]
+        assert 2 <= asked < len(fake.requests("thread/items/list")) == 4
+
+
 async def test_replay_of_a_legacy_thread_repeats_the_ids_that_were_shown(tmp_path: Path) -> None:
     """REPLAY-4: Codex numbers the items of a legacy history when it reads it."""
     thread = "0" * 8 + "-0000-4000-8000-" + "0" * 12
