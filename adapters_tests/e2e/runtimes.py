@@ -44,7 +44,10 @@ class Deviation(Enum):
         "Codex drops a request with half a surrogate pair without a word, so it never gets one: the prompt is refused with "
         "-32602 instead of being changed behind the user's back."
     )
-    DECLINED_IS_NOT_STORED = "Codex stores no item of a command that the user refused: it is shown live as a failed tool call, and a replay lacks it."
+    DECLINED_IS_NOT_STORED = (
+        "Codex stores no item of a command that the user refused: it is shown live as a failed tool call, and a replay lacks "
+        "it."
+    )
     SHORT_TEXT = "Codex takes 1,048,576 characters per prompt and refuses more; the refusal is -32602 (PROMPT-13)."
 
 
