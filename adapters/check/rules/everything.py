@@ -159,19 +159,21 @@ async def background_is_complete(bench: Bench) -> None:
     """STATE-9."""
     seen = False
     for link in bench.links:
-        told: dict[Any, set[bool]] = {}
+        first: dict[Any, Message] = {}
         for message in link.client.record.since(0, sent=False):
-            update = as_object(message.params.get("update"))
-            if update.get("sessionUpdate") == "state_update":
-                told.setdefault(message.params.get("sessionId"), set()).add(update.get("background") is not None)
-                seen = seen or update.get("background") is not None
-                if len(told[message.params.get("sessionId")]) > 1:
-                    raise Broken(
-                        "background work is listed in some state updates of a session and not in others",
-                        show([message]),
-                    )
+            if as_object(message.params.get("update")).get("sessionUpdate") != "state_update":
+                continue
+            before = first.setdefault(message.params.get("sessionId"), message)
+            seen = seen or _background(message)
+            if _background(before) != _background(message):
+                sentence = "background work is listed in some state updates of a session and not in others"
+                raise Broken(sentence, show([before, message]))
     if not seen:
         raise NotApplicable("the agent reports no background work")
+
+
+def _background(message: Message) -> bool:
+    return as_object(message.params.get("update")).get("background") is not None
 
 
 async def tool_calls_keep_their_end(bench: Bench) -> None:
