@@ -125,7 +125,7 @@ class ClaudeSession:
             self.tasks.start(self._serve, process)
             if self._closing:
                 raise start_error("the session is being closed", None)  # noqa: TRY301 - one way out for all failures
-            initialized = await self._launcher.initialize(process, self.session_id)
+            initialized = await self._launcher.initialize(process, self.session_id, resume=stored)
             if process.gone.is_set():
                 raise start_error("it ended at once", process.exit_code)  # noqa: TRY301
         except BaseException:

@@ -11,7 +11,7 @@ import pytest
 
 from adapters.acp.schema import AgentMessageChunk
 from adapters.claude import session as driver
-from adapters.claude import watch
+from adapters.claude import launch, watch
 from adapters.core.runtime import Output, PromptInserted, ReadyChanged, WorkEnded
 from adapters_tests.claude.driving import Fake, Rig, Sink, entry, rig, text
 
@@ -98,3 +98,30 @@ async def test_a_runtime_that_leaves_between_two_prompts_costs_nothing(one: Rig)
     await fake.exit(143)
     await sink.until(ReadyChanged)
     await next_prompt_runs(one, session, sink)
+
+
+async def test_a_long_history_gets_the_time_that_its_reading_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F26, RESUME-7: the bound of a start grows with the stored session; 250 MB on a busy machine are no failure."""
+
+    def slow(fake: Fake) -> None:
+        fake.initialize = False
+
+    async with rig(tmp_path, slow) as one:
+        stored = "aaaaaaaa-0000-4000-8000-00000000000c"
+        one.store(stored, entry(A, "x" * 100_000))
+        monkeypatch.setattr(launch, "INITIALIZE_BOUND", 0.1)
+        monkeypatch.setattr(launch, "_READING", 1_000)  # some hundred seconds more for this file
+        async with anyio.create_task_group() as tasks:
+            opened: list[driver.ClaudeSession] = []
+
+            async def open_session() -> None:
+                opened.append(await one.runtime.open_session(stored, one.setup(), Sink()))
+
+            tasks.start_soon(open_session)
+            fake = await one.fake()
+            request = await fake.hears("initialize")
+            await anyio.sleep(0.5)  # longer than the bound of a session without history
+            await fake.answers(request, commands=[])
+        assert opened[0].ready
