@@ -26,7 +26,7 @@ from adapters.core.runtime import SessionSetup
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
 _READING: Final = 4_000_000
-"""Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s of CPU, 16 s at load 12."""
+"""Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s, 16 s at load 12."""
 
 _OURS: Final = re.compile(r"\.?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
 """Files of one session in the state folder, drafts included: what a killed agent leaves of it."""

@@ -10,8 +10,8 @@ import anyio
 import pytest
 
 from adapters.acp.schema import AgentMessageChunk
-from adapters.claude import session as driver
 from adapters.claude import launch, watch
+from adapters.claude import session as driver
 from adapters.core.runtime import Output, PromptInserted, ReadyChanged, WorkEnded
 from adapters_tests.claude.driving import Fake, Rig, Sink, entry, rig, text
 
