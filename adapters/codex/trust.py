@@ -10,7 +10,7 @@ Owns what counts as a decision, and what an undecided folder is given. Reads the
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,19 +21,26 @@ _FILES: Final = ("config.toml", "managed_config.toml")
 _POLICIES: Final = ("approval_policy",)
 _SANDBOXES: Final = ("sandbox_mode", "sandbox_workspace_write", "default_permissions", "permissions")
 """What a configuration says of sandboxes; one of them is enough to be the user's choice."""
+_TRUSTED: Final = "trusted"
+_UNTRUSTED: Final = "untrusted"
+_LONGEST_LINE: Final = 8192  # characters of a file that names one path
 
 
 def overrides(home: Path, cwd: str) -> dict[str, Any]:
     """Params of `thread/start` and `thread/resume` that keep a folder without a decision from being trusted.
 
-    Empty for a folder that the user has decided on, either way. What the user has configured stays; where that says nothing of
-    approvals or sandbox, they are what Codex gives to an undecided folder (else the untrusted one would get others).
+    Empty for a folder that the user trusts. A decision against it is repeated: Codex sees one on the repository only where git
+    would call that a repository, and trusts the folder where it sees none. What the user has configured stays; where that says
+    nothing of approvals or sandbox, they are what Codex gives to an undecided folder (else the untrusted one would get others).
     """
     configured = list(_configurations(home))
-    places = sorted(_places(cwd))
-    if any(place in as_mapping(known.get("projects")) for known in configured for place in places):
+    places = _places(cwd)
+    decision = _decision(configured, places)
+    if decision == _TRUSTED:
         return {}
-    params: dict[str, Any] = {"config": {"projects": {place: {"trust_level": "untrusted"} for place in places}}}
+    params: dict[str, Any] = {"config": {"projects": {place: {"trust_level": _UNTRUSTED} for place in places}}}
+    if decision == _UNTRUSTED:
+        return params
     if not any(name in known for known in configured for name in _POLICIES):
         params["approvalPolicy"] = "on-request"
     if not any(name in known for known in configured for name in _SANDBOXES):
@@ -41,13 +48,46 @@ def overrides(home: Path, cwd: str) -> dict[str, Any]:
     return params
 
 
-def _places(cwd: str) -> set[str]:
-    """The paths under which a decision on the folder may stand: its own, and the root of its repository."""
-    places = {cwd, os.path.realpath(cwd)}
-    for folder in (Path(os.path.realpath(cwd)), *Path(os.path.realpath(cwd)).parents):
+def _decision(configured: Sequence[Mapping[str, Any]], places: Sequence[str]) -> str | None:
+    """The user's decision, None where there is none. The nearest place counts, and no before yes."""
+    for place in places:
+        levels = [as_mapping(as_mapping(known.get("projects")).get(place)).get("trust_level") for known in configured]
+        for level in (_UNTRUSTED, _TRUSTED):
+            if level in levels:
+                return level
+    return None
+
+
+def _places(cwd: str) -> Sequence[str]:
+    """The paths under which a decision on the folder may stand, nearest first.
+
+    Its own, the root of its repository, and where that is a worktree, the root of the repository that it belongs to.
+    """
+    real = os.path.realpath(cwd)
+    places = [cwd, real]
+    for folder in (Path(real), *Path(real).parents):
         if (folder / ".git").exists():
-            return places | {str(folder)}
-    return places
+            places += [str(folder), *_main_repository(folder / ".git")]
+            break
+    return list(dict.fromkeys(places))
+
+
+def _main_repository(file: Path) -> Iterator[str]:
+    """The root of the repository of a worktree: only of one that knows this worktree, for anybody can write such a file."""
+    try:
+        if not file.is_file():
+            return
+        kept = Path(os.path.realpath(file.parent / _line(file).removeprefix("gitdir:").strip()))
+        knows_it = os.path.realpath(kept / _line(kept / "gitdir")) == os.path.realpath(file)
+    except (OSError, ValueError):
+        return
+    if knows_it and (kept.parent.name, kept.parent.parent.name) == ("worktrees", ".git"):
+        yield str(kept.parents[2])
+
+
+def _line(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return file.read(_LONGEST_LINE).strip()
 
 
 def _configurations(home: Path) -> Iterator[Mapping[str, Any]]:

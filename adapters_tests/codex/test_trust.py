@@ -41,11 +41,67 @@ def test_an_undecided_folder_is_not_trusted_and_gets_what_codex_gives_to_one(hom
     }
 
 
-@pytest.mark.parametrize("level", ["trusted", "untrusted"])
 @pytest.mark.parametrize("name", ["config.toml", "managed_config.toml"])
-def test_a_decision_of_the_user_stands(home: Path, folder: Path, level: str, name: str) -> None:
-    (home / name).write_text(f'[projects."{folder}"]\ntrust_level = "{level}"\n')
+def test_a_decision_of_the_user_stands(home: Path, folder: Path, name: str) -> None:
+    """Also one against a folder, without Codex's own policies for undecided ones: it would miss the one on `.git` here."""
+    (home / name).write_text(f'[projects."{folder}"]\ntrust_level = "trusted"\n')
     assert trust.overrides(home, str(folder)) == {}
+    assert trust.overrides(home, str(folder / "sub")) == {}
+    (home / name).write_text(f'[projects."{folder}"]\ntrust_level = "untrusted"\n')
+    assert trust.overrides(home, str(folder)) == {"config": {"projects": {str(folder): UNTRUSTED}}}
+    both = {str(folder / "sub"): UNTRUSTED, str(folder): UNTRUSTED}
+    assert trust.overrides(home, str(folder / "sub")) == {"config": {"projects": both}}
+
+
+@pytest.mark.parametrize("row", ['trust_level = "perhaps"', ""])
+def test_a_row_without_a_decision_is_none(home: Path, folder: Path, row: str) -> None:
+    (home / "config.toml").write_text(f'[projects."{folder}"]\n{row}\n')
+    assert "approvalPolicy" in trust.overrides(home, str(folder))
+
+
+def test_the_nearest_decision_counts(home: Path, folder: Path) -> None:
+    rows = f'[projects."{folder}"]\ntrust_level = "{{}}"\n[projects."{folder}/sub"]\ntrust_level = "{{}}"\n'
+    (home / "config.toml").write_text(rows.format("untrusted", "trusted"))
+    assert trust.overrides(home, str(folder / "sub")) == {}
+    (home / "config.toml").write_text(rows.format("trusted", "untrusted"))
+    assert trust.overrides(home, str(folder / "sub")).keys() == {"config"}
+
+
+@pytest.fixture
+def worktree(folder: Path) -> Path:
+    """A worktree of the repository in `folder`, as git lays it out."""
+    tree, kept = folder.parent / "tree", folder / ".git" / "worktrees" / "tree"
+    kept.mkdir(parents=True)
+    (tree / "sub").mkdir(parents=True)
+    (tree / ".git").write_text(f"gitdir: {kept}\n")
+    (kept / "gitdir").write_text(f"{tree}/.git\n")
+    return tree
+
+
+@pytest.mark.parametrize("below", ["", "sub"])
+@pytest.mark.parametrize("relative", [False, True])
+def test_a_decision_on_a_repository_is_one_on_its_worktrees(
+    home: Path, folder: Path, worktree: Path, below: str, *, relative: bool
+) -> None:
+    if relative:
+        (worktree / ".git").write_text("gitdir: ../project/.git/worktrees/tree\n")
+        (folder / ".git" / "worktrees" / "tree" / "gitdir").write_text("../../../../tree/.git\n")
+    cwd = str(worktree / below)
+    assert str(folder) in trust.overrides(home, cwd)["config"]["projects"]
+    (home / "config.toml").write_text(f'[projects."{folder}"]\ntrust_level = "trusted"\n')
+    assert trust.overrides(home, cwd) == {}
+
+
+@pytest.mark.parametrize("content", ["gitdir: {kept}", "gitdir: {kept}/../..", "gitdir: nowhere", "", "\0", "\ud800"])
+def test_a_folder_that_only_says_that_it_is_a_worktree(home: Path, folder: Path, worktree: Path, content: str) -> None:
+    """Anybody can write that file; the repository does not know it."""
+    other = folder.parent / "other"
+    other.mkdir()
+    text = content.format(kept=folder / ".git" / "worktrees" / "tree")
+    (other / ".git").write_bytes(text.encode("utf-8", "surrogatepass"))
+    (home / "config.toml").write_text(f'[projects."{folder}"]\ntrust_level = "trusted"\n')
+    assert trust.overrides(home, str(other))["config"]["projects"] == {str(other): UNTRUSTED}
+    assert trust.overrides(home, str(worktree)) == {}
 
 
 def test_a_decision_on_the_repository_is_one_on_its_folders(home: Path, folder: Path) -> None:

@@ -283,3 +283,28 @@ async def test_a_folder_that_the_user_trusts_is_taken_as_it_is(rig: Rig, text: s
         session = await client.new(str(rig.project))
         await (await client.prompt(session, text)).message_id()
         await wait_for(mark.exists, 20, "the folder's server was started")
+
+
+async def test_a_repository_that_the_user_does_not_trust_gives_its_folders_none(rig: Rig, text: str) -> None:
+    """docs/security.md: Codex sees no repository here, so that it would trust the folder and write that down."""
+    if rig.runtime.name != "codex":
+        pytest.skip("Claude Code's own rules: see docs/security.md")
+    mark = rig.project / "started"
+    (rig.project / ".git").mkdir()
+    below = rig.project / "below"
+    (below / ".codex").mkdir(parents=True)
+    (below / ".codex" / "config.toml").write_text(HOSTILE_CODEX.format(mark=mark))
+    environment = rig.env
+    config = rig.root / "codex" / "config.toml"
+    config.write_text(f'{config.read_text()}\n[projects."{rig.project}"]\ntrust_level = "untrusted"\n')
+    before = config.read_text()
+    async with (
+        start_agent(rig.runtime.command, env=environment, cwd=str(rig.root)) as process,
+        Client(process.transport) as client,
+    ):
+        await client.initialize()
+        session = await client.new(str(below))
+        call = await client.prompt(session, text)
+        await client.wait_state(session, "idle", since=call.mark)
+    assert not mark.exists()
+    assert config.read_text() == before
