@@ -58,9 +58,10 @@ async def test_a_tool_server_that_never_answers(rig: Rig, text: str) -> None:
         await call.message_id(60)
         await link.client.wait_state(session, "idle", since=call.mark, within=60)
         assert rig.model.calls(text) == 1
-        await link.client.wait_update(
-            session, lambda u: u["sessionUpdate"] == "notice" and "deaf" in u["title"], within=60
-        )
+        if rig.runtime.name == "claude":  # Codex gives a server 30 s: codex/test_session.py
+            await link.client.wait_update(
+                session, lambda u: u["sessionUpdate"] == "notice" and "deaf" in u["title"], within=60
+            )
 
 
 async def test_every_advertised_command_says_something(rig: Rig, text: str) -> None:
