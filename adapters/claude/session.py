@@ -270,6 +270,10 @@ class ClaudeSession:
         text = commands.local_text(prompt)
         return port.LocalReply(text) if text else None
 
+    def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:  # noqa: ARG002 - the port's
+        """Claude Code stores every prompt that it takes, commands too."""
+        return False
+
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was opened."""
         return await self._store.look(message_id)

@@ -277,6 +277,10 @@ class CodexSession:
         text = commands.local_text(prompt, self._status)
         return port.LocalReply(text) if text else None
 
+    def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:
+        """`/compact` leaves no message in the thread."""
+        return commands.command_of(prompt) == "compact"
+
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored thread holds it. Raises `AcpError` when it cannot be read (ADP-6)."""
         return await self._evidence.is_recorded(message_id)

@@ -214,6 +214,10 @@ class RuntimeSession(Protocol):
         """The answer to a prompt that this driver answers itself, None for prompts of the runtime."""
         ...
 
+    def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:
+        """Whether the runtime never stores such a prompt: its id must be used once only, so it is random (E30, PROMPT-5)."""
+        ...
+
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored session holds this user message: a complete, current look (D4, ADP-4, ADP-5).
 

@@ -88,6 +88,10 @@ class ScriptedSession:
             return port.LocalReply("all is well")
         return None
 
+    def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:
+        """`/compact` is never stored."""
+        return isinstance(prompt[0], TextBlock) and prompt[0].text == "/compact"
+
     async def is_recorded(self, message_id: str) -> bool:
         """Look into the store; waits for `runtime.lookup_gate`, fails with `runtime.lookup_error`."""
         self.lookups += 1

@@ -156,7 +156,8 @@ class Session:
     def prompt(self, request: IncomingRequest, blocks: Sequence[ContentBlock], key: str | None) -> None:
         """Take a prompt attempt in, in one step (KEY-10). It is answered now or by what becomes of its submission."""
         reply = self.runtime.local_reply(blocks)
-        decision = self._submissions.begin(request, Prompt(blocks, reply), key, local=reply is not None)
+        live_only = reply is not None or self.runtime.is_live_only(blocks)
+        decision = self._submissions.begin(request, Prompt(blocks, reply), key, live_only=live_only)
         if isinstance(decision, Known):
             request.respond({"messageId": decision.message_id})
             return
@@ -235,8 +236,8 @@ class Session:
         if self.closing or not self._queue or self._in_flight or self._foreground.cancelling:
             return False
         head = self._queue[0]
-        if head.local:
-            self._reply_locally(head)
+        if head.payload.reply:
+            self._reply_locally(head, head.payload.reply)
             return True
         if not self.runtime.ready:
             return False
@@ -269,11 +270,9 @@ class Session:
         finally:
             handed.set()
 
-    def _reply_locally(self, submission: Pending) -> None:
+    def _reply_locally(self, submission: Pending, reply: port.LocalReply) -> None:
         """A command that never reaches the runtime, in the whole prompt lifecycle (CMD-4)."""
         self._queue.remove(submission)
-        reply = submission.payload.reply
-        assert reply is not None  # noqa: S101 - local submissions have one
         own_work = self._foreground.signal(Signal.STARTED)
         if own_work:
             self._audience.report(own_work)

@@ -78,9 +78,10 @@ class Submission(Generic[A, P]):
     attempts: list[A] = field(default_factory=list[A])
     doomed: bool = False
     """A withdrawal was asked for and is not settled yet."""
-    waiting: list[tuple[A, P]] = field(default_factory=list[tuple[A, P]])
-    local: bool = False
-    """Answered by the agent itself: never stored, its id is random (D8)."""
+    waiting: list[tuple[A, P, bool]] = field(default_factory=list[tuple[A, P, bool]])
+    """Attempts behind a withdrawal, each with its own payload and whether that is live-only."""
+    live_only: bool = False
+    """Never stored, its id is random (D8, E30)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +134,14 @@ class Submissions(Generic[A, P]):
         return frozenset(self._open)
 
     def begin(
-        self, attempt: A, payload: P, key: str | None, *, local: bool = False
+        self, attempt: A, payload: P, key: str | None, *, live_only: bool = False
     ) -> Known | Joined[A, P] | Opened[A, P]:
         """Take an attempt in: the decision table of the key, in one step.
 
-        `local` marks a prompt that the agent answers itself. Raises `UnicodeEncodeError` as `derived_id` does.
+        `live_only` marks a prompt that is never stored. Raises `UnicodeEncodeError` as `derived_id` does.
         """
         if key is None:
-            return Opened(self._new(attempt, payload, None, State.HELD, local=local))
+            return Opened(self._new(attempt, payload, None, State.HELD, live_only=live_only))
         derived = derived_id(self._session_id, key)
         if derived in self._recorded:
             return Known(derived)
@@ -148,9 +149,9 @@ class Submissions(Generic[A, P]):
             return Known(self._live_only[key])
         pending = self._pending.get(key)
         if pending is None:
-            return Opened(self._new(attempt, payload, key, State.LOOKING, local=local))
+            return Opened(self._new(attempt, payload, key, State.LOOKING, live_only=live_only))
         if pending.doomed:
-            pending.waiting.append((attempt, payload))
+            pending.waiting.append((attempt, payload, live_only))
         else:
             pending.attempts.append(attempt)
         return Joined(pending)
@@ -183,7 +184,7 @@ class Submissions(Generic[A, P]):
         if submission.state is State.SETTLED:
             return None
         if submission.key is not None:
-            if submission.local:
+            if submission.live_only:
                 self._live_only[submission.key] = submission.message_id
             else:
                 self._recorded.add(submission.message_id)
@@ -197,7 +198,7 @@ class Submissions(Generic[A, P]):
         """Withdraw for all attempts known now (KEY-18, KEY-20). None: not known yet, the outcome will tell (E7)."""
         if submission.state is State.SETTLED:
             return None
-        submission.attempts.extend(attempt for attempt, _ in submission.waiting)
+        submission.attempts.extend(attempt for attempt, _, _ in submission.waiting)
         submission.waiting.clear()
         if submission.state is State.HELD:
             return self._settle(submission, None)
@@ -207,13 +208,13 @@ class Submissions(Generic[A, P]):
     def find(self, attempt: A) -> Submission[A, P] | None:
         """The unsettled submission that this attempt waits for."""
         for submission in self._open:
-            if attempt in submission.attempts or any(attempt == waiting for waiting, _ in submission.waiting):
+            if attempt in submission.attempts or any(attempt == waiting for waiting, _, _ in submission.waiting):
                 return submission
         return None
 
-    def _new(self, attempt: A, payload: P, key: str | None, state: State, *, local: bool) -> Submission[A, P]:
-        message_id = random_id() if key is None or local else derived_id(self._session_id, key)
-        submission = Submission(message_id, payload, key, state, [attempt], local=local)
+    def _new(self, attempt: A, payload: P, key: str | None, state: State, *, live_only: bool) -> Submission[A, P]:
+        message_id = random_id() if key is None or live_only else derived_id(self._session_id, key)
+        submission = Submission(message_id, payload, key, state, [attempt], live_only=live_only)
         self._open.add(submission)
         if key is not None:
             self._pending[key] = submission
@@ -229,10 +230,10 @@ class Submissions(Generic[A, P]):
         attempts = list(submission.attempts)
         submission.attempts.clear()
         if message_id is not None:
-            return Settlement(submission, (*attempts, *(attempt for attempt, _ in late)), message_id)
+            return Settlement(submission, (*attempts, *(attempt for attempt, _, _ in late)), message_id)
         successor: Submission[A, P] | None = None
         if late:
-            (first, payload), *rest = late
-            successor = self._new(first, payload, submission.key, State.LOOKING, local=submission.local)
-            successor.attempts.extend(attempt for attempt, _ in rest)
+            (first, payload, live_only), *rest = late
+            successor = self._new(first, payload, submission.key, State.LOOKING, live_only=live_only)
+            successor.attempts.extend(attempt for attempt, _, _ in rest)
         return Settlement(submission, tuple(attempts), None, successor)

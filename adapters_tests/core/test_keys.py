@@ -394,6 +394,46 @@ async def test_live_only_commands_are_known_while_the_session_is_active() -> Non
         assert message_id != derived_id(session_id, "K")
 
 
+async def test_a_prompt_that_the_runtime_never_stores_has_an_id_of_its_own_each_time() -> None:
+    """KEY-43, E30, PROMPT-5: known while the session is active; forgotten with it, it is another submission."""
+    async with rig() as r:
+        client = await r.connect()
+        ids: list[str] = []
+        session_id, runtime = await r.session(client)
+        for _ in range(2):
+            call = await client.prompt(session_id, "/compact", key="K")
+            await runtime.until(lambda runtime=runtime: bool(runtime.submitted))
+            runtime.deliver(PromptLiveOnly(runtime.submitted[0][0], by_design=True))
+            ids.append(await call.message_id())
+            assert await (await client.prompt(session_id, "/compact", key="K")).message_id() == ids[-1]
+            assert len(runtime.submitted) == 1
+            await client.close(session_id)
+            await client.resume(session_id, CWD)
+            runtime = r.runtime.sessions[session_id]
+        assert len({*ids, derived_id(session_id, "K")}) == 3
+
+
+@pytest.mark.parametrize(("first", "second"), [("/status", "hello"), ("hello", "/status")])
+async def test_a_prompt_behind_a_withdrawn_one_is_what_it_is_itself(first: str, second: str) -> None:
+    """E8, E38: a command answered here and a prompt for the runtime under one key, in either order."""
+    async with rig(automatic=True) as r:
+        client = await r.connect()
+        session_id, runtime = await r.session(client)
+        r.runtime.lookup_gate = anyio.Event()
+        withdrawn = await client.prompt(session_id, first, key="K")
+        await runtime.until(lambda: runtime.lookups == 1)
+        await client.cancel_request(withdrawn.request_id)
+        call = await client.prompt(session_id, second, key="K")
+        await client.list()
+        r.runtime.lookup_gate.set()
+        assert (await failure(withdrawn)).code == -32800
+        message_id = await call.message_id()
+        sent = [text(blocks) for _, blocks in runtime.submitted]
+        assert (sent, message_id == derived_id(session_id, "K")) == (
+            ([second], True) if second == "hello" else ([], False)
+        )
+
+
 async def test_keys_never_appear_in_what_the_agent_says() -> None:
     """KEY-30, KEY-31."""
     async with rig(automatic=True) as r:

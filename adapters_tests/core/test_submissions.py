@@ -174,7 +174,7 @@ class KeyRecord(RuleBasedStateMachine):
     @invariant()
     def nothing_is_left_behind(self) -> None:
         """KEY-11, KEY-21, E44: what waits is exactly what was asked and not answered."""
-        waiting = {number for s in self.submissions.open for number in (*s.attempts, *(late for late, _ in s.waiting))}
+        waiting = {number for s in self.submissions.open for number in (*s.attempts, *(late for late, *_ in s.waiting))}
         assert waiting == self.open_attempts()
 
     @invariant()
@@ -275,15 +275,15 @@ def test_a_cancel_during_the_first_look_up_waits_for_it() -> None:
 def test_local_commands_are_known_by_key_under_a_random_id() -> None:
     """E29, E30, KEY-43: the id is no derived one, so that a later run does not reuse it."""
     submissions: Submissions[str, str] = Submissions(SESSION)
-    decision = submissions.begin("1", "/status", "k", local=True)
+    decision = submissions.begin("1", "/status", "k", live_only=True)
     assert isinstance(decision, Opened)
     submissions.looked_up(decision.submission, recorded=False)
     submissions.submitted(decision.submission)
     settlement = submissions.inserted(decision.submission)
     assert settlement is not None
     assert settlement.message_id not in (None, derived_id(SESSION, "k"))
-    assert submissions.begin("2", "/status", "k", local=True) == Known(str(settlement.message_id))
-    assert isinstance(Submissions[str, str](SESSION).begin("3", "/status", "k", local=True), Opened)
+    assert submissions.begin("2", "/status", "k", live_only=True) == Known(str(settlement.message_id))
+    assert isinstance(Submissions[str, str](SESSION).begin("3", "/status", "k", live_only=True), Opened)
 
 
 def test_prompts_without_a_key_are_never_joined() -> None:

@@ -412,7 +412,7 @@ async def test_a_compaction_before_the_insertion(rig: Rig, text: str, withdrawn:
 
 
 async def test_compact_waits_for_the_end_of_the_turn(shared: Link, text: str) -> None:
-    """COMP-1, KEY-43: in mid-turn Codex would stop the turn for it. Its prompt is live-only; its retry runs nothing."""
+    """COMP-1, KEY-43, E30: in mid-turn Codex would stop the turn for it. Its prompt is live-only; its retry runs nothing."""
     session = await shared.new()
     tool = shared.rig.tool(text)
     work = await shared.prompt(session, text)
@@ -429,6 +429,9 @@ async def test_compact_waits_for_the_end_of_the_turn(shared: Link, text: str) ->
     assert shared.rig.model.total_calls == calls
     assert shared.states(session) == ["running", "idle:end_turn", "running", "idle:end_turn"]
     assert shared.rig.stored_ids(session) == [await work.message_id()]
+    await shared.client.close(session)
+    await shared.resume(session)
+    assert await shared.turn(session, "/compact", "compact-in-mid-turn") != message_id
 
 
 # --- questions ---------------------------------------------------------------------------------------------------------------
