@@ -849,8 +849,10 @@ async def test_a_session_that_somebody_else_may_have_written_to_is_not_removed(t
     async with rig(tmp_path) as made:
         empty, fake, _ = await made.new()
         first = empty._thread.server
-        fake.kill()
         with anyio.fail_after(10):
+            while empty.session_id not in made.store.items:  # noqa: ASYNC110 - there is no event of it
+                await anyio.sleep(0.005)
+            fake.kill()
             while empty._thread.server is first:  # noqa: ASYNC110 - there is no event of it
                 await anyio.sleep(0.005)
         assert not await empty.is_recorded(K)
