@@ -51,8 +51,9 @@ class Evidence:
         """
         for _ in range(_LOOKS):
             try:
+                before = self._thread.server
                 server = await self._thread.load()
-                lived_on = self._history.complete
+                lived_on = before is server
                 await self._history.refresh(server)
                 if submission.message_id in self._history.ids:
                     return True

@@ -200,6 +200,21 @@ async def test_a_message_that_is_stored_a_moment_late(tmp_path: Path) -> None:
         assert sink.of(PromptFailed) == []
 
 
+async def test_a_message_of_a_resumed_session_that_is_stored_a_moment_late(tmp_path: Path) -> None:
+    """PROMPT-23: a prompt without a key in a session whose history nobody has read yet."""
+    thread = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+    async with rig(tmp_path) as made:
+        made.store.add(thread, user(K))
+        active, fake, sink = await made.open(thread)
+        await active.submit(L, text())
+        await fake.accept()
+        await fake.tell(thread, began(), over())
+        await fake.hears("thread/items/list")
+        await fake.hears("thread/items/list")
+        made.store.add(thread, user(L))
+        assert (await sink.until(PromptInserted)).message_id == L
+
+
 async def test_one_submission_at_a_time(tmp_path: Path) -> None:
     """D3: the driver does not merge."""
     async with rig(tmp_path) as made:
