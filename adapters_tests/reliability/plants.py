@@ -107,7 +107,11 @@ PLANTS: dict[str, Plant] = {
                 "self.history = History(thread_id)",
                 "self.history = _histories.setdefault(thread_id, History(thread_id))",
             ),
-            Change("codex/history.py", "        self.complete = self.unwritten = False\n        self.ids.clear()", "        return"),
+            Change(
+                "codex/history.py",
+                "        self.complete = self.unwritten = False\n        self.ids.clear()",
+                "        return",
+            ),
         ),
         "submit answered guest_agent settle",
         "stored 2 times",
