@@ -65,8 +65,9 @@ _COMMANDS: Final = (
     Command(
         "check",
         "say which rules of the protocol any ACP agent holds, and show where it does not",
-        "Starts the command behind -- several times, and kills it too; leaves nothing running. Without --scripted or --prompts it"
-        "\nsends no prompt and only looks at the rules that need none. Exit status 1: a rule is broken. More in docs/check.md.",
+        "Starts the command behind -- some forty times, and kills it too; leaves nothing running. Without --scripted or"
+        "\n--prompts it sends no prompt and only looks at the rules that need none. Exit status 1: a rule is broken."
+        "\nMore in docs/check.md.",
         (
             Option("--scripted", "a scripted model and an isolated home for the command, for this runtime", "RUNTIME"),
             Option("--prompts", "send about a hundred short prompts to whatever the command uses"),
@@ -236,6 +237,8 @@ def _installed() -> Sequence[str]:
             found.append(name)
     if not found:
         raise problems[0]
+    for problem in problems:
+        print(f"Left out: {problem}\n")
     return found
 
 
@@ -259,7 +262,8 @@ def _check(asked: Invocation) -> int:
         return list_rules(sys.stdout)
     if not command:
         raise UsageError(f"check needs a command: {PROGRAM} check [OPTIONS] -- COMMAND ...")
-    if shutil.which(command[0]) is None:
+    found = shutil.which(command[0])
+    if found is None:
         raise UsageError(f"there is no command {command[0]!r}: write it as you would start it yourself")
     if runtime is not None and runtime not in _FRONTS:
         raise UsageError(f"--scripted: unknown runtime {runtime!r}: there is {', '.join(_FRONTS)}")
@@ -277,7 +281,7 @@ def _check(asked: Invocation) -> int:
     if not 0 < bound <= 3600:  # noqa: PLR2004 - an hour
         raise UsageError("--timeout must be above 0 and at most 3600 seconds")
     request = Request(
-        command=command,
+        command=(os.path.abspath(found), *command[1:]),  # noqa: PTH100 - it is started in another folder; no link is followed
         scripted=runtime,
         home=None if runtime is None else _FRONTS[runtime].isolated,
         prompts="prompts" in options,

@@ -115,7 +115,10 @@ def check_codex(environ: Mapping[str, str]) -> list[Check]:
     home = codex.codex_home(environ)
     usable = found is not None and program[-1].status == OK
     configuration, login = _codex_configuration(str(found.path) if found and usable else None, home, environ)
-    return [*program, configuration, _store(home / "sessions", "CODEX_HOME"), login]
+    store = _store(home / "sessions", "CODEX_HOME")
+    if configuration.status == FAILED and not home.is_dir():
+        store = Check("session store", UNSURE, f"{home / 'sessions'} (see above)")
+    return [*program, configuration, store, login]
 
 
 _CHECKS: Final = {"claude": check_claude, "codex": check_codex}

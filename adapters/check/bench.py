@@ -128,6 +128,8 @@ class Bench:
             try:
                 running = await stack.enter_async_context(self.launcher.start())
             except OSError as error:
+                if not self.cwd.is_dir():
+                    raise  # somebody has removed our folder: no fault of the agent
                 raise Broken(f"the command cannot be started: {error.strerror or error}") from None
             client = await stack.enter_async_context(Client(running.transport, policy=policy, keep=_KEPT))
             link = Link(running, client, str(self.cwd), self.bound)

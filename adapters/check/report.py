@@ -11,6 +11,9 @@ from adapters.check.bench import Bench
 from adapters.check.verdict import Need, Outcome, Section
 from adapters.client.record import as_object
 
+NOT_LOOKED_AT = "not looked at, because "
+"""How the reason of a rule begins that depends on another one."""
+
 
 def is_failure(outcome: Outcome) -> bool:
     """Whether this outcome fails the check: a broken "must"."""
@@ -33,9 +36,16 @@ class Printer:
         self._out = out
         self._section = {rule.id: section.title for section in table for rule in section.rules}
         self._title = ""
+        self._told: set[str] = set()
+        self._skipped = 0
 
     def tell(self, outcome: Outcome) -> None:
-        """One more rule is decided."""
+        """One more rule is decided. Why rules are not looked at is said once."""
+        if outcome.reason.startswith(NOT_LOOKED_AT):
+            if outcome.reason in self._told:
+                self._skipped += 1
+                return
+            self._told.add(outcome.reason)
         title = self._section[outcome.rule.id]
         if title != self._title:
             self._title = title
@@ -45,6 +55,8 @@ class Printer:
     def summary(self, outcomes: Sequence[Outcome], bench: Bench) -> None:
         """The last lines."""
         self._print("")
+        if self._skipped:
+            self._print(f"{self._skipped} more rules were not looked at, for the same reasons.")
         for text in remarks(outcomes, bench):
             self._print(text)
         self._print(summary(outcomes))

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import anyio
 
 from adapters.check.bench import Bench
+from adapters.check.report import NOT_LOOKED_AT
 from adapters.check.verdict import Broken, Need, NotApplicable, Outcome, Rule, Section, Standing
 from adapters.log import log
 
@@ -76,7 +77,7 @@ class Runner:
             standing, undecided = "not applicable", True
             reason = f"the check itself failed ({type(error).__name__}); please report it"
         if standing != "held" and rule.opens is not None and rule.opens not in self._why:
-            self._why[rule.opens] = f"not looked at, because {rule.id} does not hold: {reason}"
+            self._why[rule.opens] = f"{NOT_LOOKED_AT}{rule.id} does not hold: {reason}"
         with anyio.move_on_after(self._bench.bound):
             await self._bench.tidy()
         self._bench.launcher.sweep(self._bench.shared)

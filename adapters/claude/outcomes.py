@@ -33,7 +33,7 @@ _CATEGORIES = {401: "authentication_failed", 403: "authentication_failed", 429: 
 """HTTP status -> category, where the CLI names none, or only "server_error"."""
 
 _ADVICE = {
-    "authentication_failed": "Claude Code is not logged in or its key is refused: run `claude` and `/login`, or set "
+    "authentication_failed": "Claude Code is not logged in or its key is refused: run `claude auth login`, or set "
     "ANTHROPIC_API_KEY, then send a new prompt.",
     "billing_error": "The Anthropic account cannot pay for this call; look at its billing page.",
     "rate_limit": "The usage limit is reached; try again later.",

@@ -23,7 +23,7 @@ from adapters.claude.launch import Launcher
 from adapters.claude.lock import SessionLock, lock_session
 from adapters.claude.session import ClaudeSession
 from adapters.claude.state import state_folder
-from adapters.core.runtime import EventSink, Features, SessionPage, SessionSetup
+from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Session ids of Claude Code. With another text, `--resume` searches titles."""
@@ -56,7 +56,7 @@ class ClaudeRuntime:
         Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
         """
         if not _SESSION_ID.fullmatch(session_id):
-            raise ResourceNotFound(session_id)
+            raise ResourceNotFound(session_id, NOT_STORED)
         launcher = await self._launcher()
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
         try:
@@ -136,4 +136,4 @@ async def _require_stored(launcher: Launcher, session_id: str) -> None:
     except OSError as error:
         raise InternalError(f"Stored sessions cannot be read: {error.strerror}.") from None
     if path is None:
-        raise ResourceNotFound(session_id)
+        raise ResourceNotFound(session_id, NOT_STORED)

@@ -76,4 +76,4 @@ class Usage:
         self._size = size or self._size
         cost = result.get("total_cost_usd")
         if isinstance(cost, int | float) and not isinstance(cost, bool) and 0 <= cost < float("inf"):
-            self._cost = float(cost)
+            self._cost = round(float(cost), 10)  # sums of the CLI end in 0.00000000000000003

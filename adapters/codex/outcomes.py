@@ -65,6 +65,9 @@ _INCOMPLETE: Final = "Incomplete response returned, reason: "
 _STOPS: Final = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 """Why the model's answer ended early, as Codex writes it (0.163.0) -> stop reason."""
 
+_NO_KEY: Final = "Missing environment variable"
+"""What Codex says, under no name of its own, when the variable with the provider's key is not set (0.163.0)."""
+
 _LONGEST_TEXT: Final = 2000  # characters of Codex's own words in an error
 
 
@@ -88,11 +91,16 @@ def outcome_of(ended: TurnEnded, *, interrupting: bool) -> Outcome:
 def error_of(error: Mapping[str, Any]) -> Mapping[str, Any]:
     """A turn's error for the wire."""
     category, status = _category(error.get("codexErrorInfo"))
+    if _NO_KEY in as_text(error.get("message")):
+        category = "authentication_failed"
     data: dict[str, Any] = {"category": category}
     if status is not None:
         data["status"] = status
     said = _readable(as_text(error.get("message")).strip())[:_LONGEST_TEXT]
-    text = " ".join(filter(None, (said, _ADVICE.get(category)))) or "Codex stopped and gave no reason."
+    advice = _ADVICE.get(category)
+    if advice and said and said[-1] not in ".!?":
+        said += "."
+    text = " ".join(filter(None, (said, advice))) or "Codex stopped and gave no reason."
     error_class = AuthRequired if category == "authentication_failed" else InternalError
     return error_class(text, data).to_wire()
 

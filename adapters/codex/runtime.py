@@ -6,7 +6,8 @@ Owns the order in which a session becomes active. Knows no turn.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import anyio
@@ -21,11 +22,22 @@ from adapters.codex.environment import FEATURES
 from adapters.codex.host import Host
 from adapters.codex.session import CodexSession
 from adapters.codex.updates import samples
-from adapters.core.runtime import EventSink, Features, SessionPage, SessionSetup
+from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 
 _START_BOUND: Final = 60.0
 """Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
+
+
+@dataclass(eq=False, slots=True)
+class _Opening:
+    """A session that is being made or loaded."""
+
+    over: anyio.Event = field(default_factory=anyio.Event)
+    session: CodexSession | None = None
+    error: Exception | None = None
+    abandoned: bool = False
+    """Nobody waits for it any more."""
 
 
 class CodexRuntime:
@@ -45,10 +57,43 @@ class CodexRuntime:
 
     async def new_session(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
         """A session under a fresh id. Raises `AcpError` that says why it cannot start."""
-        with self._host.in_use():
-            session = await self._make(setup, sink)
-        await self._begin(session)
-        return session
+        return await self._see_through(lambda: self._make(setup, sink))
+
+    async def _see_through(self, work: Callable[[], Awaitable[CodexSession]]) -> CodexSession:
+        """The session that `work` gives, begun.
+
+        Codex does what it was asked for, whoever stops waiting for it: then the session is closed as soon as it is there, or its
+        thread would stay loaded, and locked, with nobody to close it (RESUME-7, D6).
+        """
+        opening = _Opening()
+        self._tasks.start_soon(self._open, opening, work)
+        try:
+            await opening.over.wait()
+        except BaseException:
+            opening.abandoned = True
+            if opening.session:
+                self._tasks.start_soon(self._give_back, opening.session)
+            raise
+        if opening.session is None:
+            raise opening.error or InternalError("The agent is ending.")
+        await self._begin(opening.session)
+        return opening.session
+
+    async def _open(self, opening: _Opening, work: Callable[[], Awaitable[CodexSession]]) -> None:
+        try:
+            with self._host.in_use():
+                opening.session = await work()
+        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+            opening.error = error
+        finally:
+            opening.over.set()
+        if opening.abandoned and opening.session:
+            await self._give_back(opening.session)
+
+    async def _give_back(self, session: CodexSession) -> None:
+        if self._host.has(session):  # else it was opened once more meanwhile, and is somebody else's to close
+            await self._begin(session)
+            await session.close()
 
     async def _make(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
         made: list[CodexSession] = []
@@ -83,17 +128,19 @@ class CodexRuntime:
         Raises `ResourceNotFound`, or `AcpError` that tells of another holder or says why it cannot be opened.
         """
         if not threads.is_thread_id(session_id):
-            raise ResourceNotFound(session_id)
+            raise ResourceNotFound(session_id, NOT_STORED)
         session = CodexSession(session_id, setup, sink, self._host)
-        with self._host.in_use():
+
+        async def load() -> CodexSession:
             self._host.join(session)
             try:
                 await session.open()
             except BaseException:
                 self._host.leave(session)
                 raise
-        await self._begin(session)
-        return session
+            return session
+
+        return await self._see_through(load)
 
     async def _begin(self, session: CodexSession) -> None:
         with anyio.CancelScope(shield=True):

@@ -23,7 +23,7 @@ from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
 from adapters.codex.history import History
 from adapters.codex.host import Host
 from adapters.codex.locks import holder_of
-from adapters.core.runtime import SessionSetup
+from adapters.core.runtime import NOT_STORED, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 
 _HELD_BOUND: Final = 3.0
@@ -167,4 +167,4 @@ class Thread:
             return threads.failed_error("The session cannot be opened", refused)
         if self._known:
             return InternalError("Codex has lost this session: start a new one.", {"category": "lost"})
-        return ResourceNotFound(self.thread_id)
+        return ResourceNotFound(self.thread_id, NOT_STORED)

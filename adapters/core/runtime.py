@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate, ToolCallUpdate
 
 
+NOT_STORED = "Resource not found: no such session is stored."
+"""What `ResourceNotFound` says of a session that cannot be opened because there is none."""
+
+
 # --- what a session is opened with -------------------------------------------------------------------------------
 
 

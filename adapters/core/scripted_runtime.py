@@ -231,7 +231,7 @@ class ScriptedRuntime:
     async def open_session(self, session_id: str, setup: port.SessionSetup, sink: port.EventSink) -> ScriptedSession:
         """A stored session, active again."""
         if session_id not in self.store.sessions:
-            raise ResourceNotFound(session_id)
+            raise ResourceNotFound(session_id, port.NOT_STORED)
         if self.store.sessions[session_id].cwd != setup.cwd:
             raise InvalidParams("cwd is not the folder of this session.")
         return self._open(session_id, sink)

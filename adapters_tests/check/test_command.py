@@ -14,8 +14,11 @@ import anyio
 import pytest
 
 from adapters import cli
+from adapters.check.bench import Bench
 from adapters.check.catalogue import CATALOGUE, rules
 from adapters.check.command import Request, choose, run_check
+from adapters.check.launch import ProcessLauncher
+from adapters.check.stage import FreeStage
 from adapters_tests.check import odd_agents
 from adapters_tests.e2e.processes import wait_for
 
@@ -62,12 +65,14 @@ def test_an_odd_agent_is_told_as_it_is(kind: str, bound: float, says: str) -> No
     assert "Traceback" not in text
     assert "the check itself failed" not in text
     assert "0 held" in text.splitlines()[-1] or kind in ("no_sessions", "one_answer", "banner")
-    assert "not applicable  TRACE-1" in text
+    assert "not applicable  TRACE-1" in text or "more rules were not looked at, for the same reasons" in text
 
 
 def test_what_was_not_looked_at_says_why() -> None:
     _, text = check_odd("version_1", 30)
-    assert "not looked at, because INIT-10 does not hold: the agent answered protocolVersion 1" in text
+    reason = "not looked at, because INIT-10 does not hold: the agent answered protocolVersion 1"
+    assert text.count(reason) == 1, "said once, however many rules it stops"
+    assert f"\n{len(NEEDS_A_SESSION) - 2} more rules were not looked at, for the same reasons.\n" in text
 
 
 def test_the_messages_that_show_it_are_printed() -> None:
@@ -117,6 +122,31 @@ def test_what_makes_no_sense_is_told_in_one_line(
     assert says in captured.err
     assert captured.err.count("\n") == 1
     assert captured.out == ""
+
+
+def test_the_command_may_be_a_relative_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is started in another folder."""
+    program = tmp_path / "bin" / "agent"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{ODD}" version_1\n')
+    program.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["check", "--rule", "INIT-10", "--", "bin/agent"]) == 1
+    assert "the agent answered protocolVersion 1" in capsys.readouterr().out
+
+
+async def _folder_gone(folder: Path) -> None:
+    bench = Bench(ProcessLauncher(["true"], os.environ, folder), FreeStage(), folder, 5)
+    async with bench.fresh():
+        pass
+
+
+def test_a_folder_of_ours_that_is_gone_is_no_fault_of_the_agent(tmp_path: Path) -> None:
+    """It would be `Broken`; so it is a failure of the check."""
+    with pytest.raises(FileNotFoundError):
+        anyio.run(_folder_gone, tmp_path / "project")
 
 
 def test_list_prints_every_rule_with_its_source(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,9 +46,9 @@ def test_an_error_while_an_interrupt_runs_is_that_interrupt() -> None:
 @pytest.mark.parametrize(
     ("category", "status", "code", "expected", "advice"),
     [
-        ("authentication_failed", 401, -32000, "authentication_failed", "/login"),
-        (None, 403, -32000, "authentication_failed", "/login"),
-        ("authentication_failed", None, -32000, "authentication_failed", "/login"),  # no key at all
+        ("authentication_failed", 401, -32000, "authentication_failed", "claude auth login"),
+        (None, 403, -32000, "authentication_failed", "claude auth login"),
+        ("authentication_failed", None, -32000, "authentication_failed", "claude auth login"),  # no key at all
         ("rate_limit", 429, -32603, "rate_limit", "later"),
         ("server_error", 529, -32603, "overloaded", "overloaded"),
         ("server_error", 500, -32603, "server_error", "500"),

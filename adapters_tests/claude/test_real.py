@@ -255,7 +255,7 @@ async def test_without_a_key_the_work_ends_with_a_call_to_log_in(real: World) ->
     await real.turn(session, "hello")
     [ended] = real.sink.of(WorkEnded)
     assert ended.error["code"] == -32000
-    assert "/login" in ended.error["message"]
+    assert "claude auth login" in ended.error["message"]
 
 
 async def test_clear_in_the_last_block_is_text(real: World) -> None:

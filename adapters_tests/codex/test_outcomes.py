@@ -87,6 +87,14 @@ def test_a_body_as_message_is_read() -> None:
         assert outcome_of(failed(odd), interrupting=False).stop_reason == "error"
 
 
+def test_a_key_that_is_not_set_is_a_missing_login() -> None:
+    """AUTH-5: Codex has no name of its own for it. Its words and ours are two sentences."""
+    outcome = outcome_of(failed("Missing environment variable: `MY_KEY`", "other"), interrupting=False)
+    assert outcome.error is not None
+    assert outcome.error["code"] == -32000
+    assert outcome.error["message"].startswith("Missing environment variable: `MY_KEY`. Codex is not logged in")
+
+
 def test_an_error_without_a_word() -> None:
     """D9: a person always gets a sentence."""
     outcome = outcome_of(TurnEnded("N", "failed", {}), interrupting=False)
