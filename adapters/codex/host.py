@@ -83,6 +83,10 @@ class Host:
         """From now on what the server says about this thread goes to the session."""
         self._members[member.session_id] = member
 
+    def has(self, member: Member) -> bool:
+        """Whether it goes to this one: not when another one has joined for the same thread."""
+        return self._members.get(member.session_id) is member
+
     def leave(self, member: Member) -> None:
         """No more of it."""
         if self._members.get(member.session_id) is member:

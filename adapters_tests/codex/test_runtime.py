@@ -194,6 +194,46 @@ async def test_an_archived_thread_is_taken_out_of_the_archive(tmp_path: Path) ->
         assert active.ready
 
 
+@pytest.mark.parametrize("again", [False, True])
+async def test_a_session_that_nobody_waits_for_any_more_is_given_back(tmp_path: Path, again: bool) -> None:
+    """RESUME-7, D6: its request was cancelled, and Codex loads the thread all the same; unless somebody has opened it again."""
+    async with rig(tmp_path) as made:
+        _, fake, _ = await made.new()
+        made.store.add(T, user("known"))
+        resumed = fake.answers.pop("thread/resume")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.open, T)
+            request = await fake.hears("thread/resume")
+            tasks.cancel_scope.cancel()
+        fake.answers["thread/resume"] = resumed
+        if again:
+            active, _, _ = await made.open(T)
+            await fake.answer(request, thread={"id": T, "historyMode": "paginated"})
+            assert await active.is_recorded("known")
+            await active.close()
+        else:
+            await fake.answer(request, thread={"id": T, "historyMode": "paginated"})
+        await fake.hears("thread/unarchive")
+        assert [heard["params"]["threadId"] for heard in fake.requests("thread/archive")] == [T]
+        active, _, _ = await made.open(T)
+        assert await active.is_recorded("known")
+
+
+async def test_a_new_session_that_nobody_waits_for_any_more_is_removed(tmp_path: Path) -> None:
+    """RESUME-7, SETUP-13: its request was cancelled; nobody knows its id."""
+    async with rig(tmp_path) as made:
+        await made.new()
+        fake = await made.fake(1)
+        fake.answers.pop("thread/start")
+        await fake.hears("thread/start")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(made.new)
+            request = await fake.hears("thread/start")
+            tasks.cancel_scope.cancel()
+        await fake.answer(request, thread={"id": T, "historyMode": "paginated"})
+        assert (await fake.hears("thread/delete"))["params"]["threadId"] == T
+
+
 async def test_what_codex_says_behind_its_answer_is_not_lost(tmp_path: Path) -> None:
     """REPLAY-11, PROMPT-25: the thread's usage, a turn of the user's own queue: heard from the first line on."""
 

@@ -12,7 +12,7 @@ import pytest
 
 from adapters.acp.errors import AcpError, RequestCancelled, ResourceNotFound
 from adapters.acp.framing import encode
-from adapters_tests.e2e.rig import Link, Tool, id_or_none
+from adapters_tests.e2e.rig import Link, Rig, Tool, id_or_none
 
 pytestmark = pytest.mark.anyio
 
@@ -349,6 +349,23 @@ async def test_a_resume_that_is_cancelled_in_its_replay_leaves_no_half_knowledge
     assert await (await shared.prompt(session, f"{text} last", "e48-last-key")).message_id() == last
     assert await (await shared.prompt(session, f"{text} first", "e48-first-key")).message_id() == first
     assert shared.rig.stored_ids(session) == [first, last]
+
+
+async def test_a_resume_that_is_cancelled_at_once_keeps_nobody_from_the_session(rig: Rig, text: str) -> None:
+    """RESUME-7, D6: the runtime may be on its way by then; another agent can have the session all the same."""
+    async with rig.agent() as link:
+        session = await link.new()
+        first = await link.turn(session, text, "before-the-cancelled-resume")
+    async with rig.agent() as link, rig.agent() as other:
+        await link.client.list()
+        call = await link.client.request("session/resume", {"sessionId": session, "cwd": str(rig.project)})
+        with pytest.raises(AcpError):
+            await link.client.list("relative")  # answered at once: meanwhile the runtime was asked
+        await link.client.cancel_request(call.request_id)
+        with pytest.raises(AcpError):
+            await call.result()
+        await other.resume(session)
+        assert await (await other.prompt(session, text, "before-the-cancelled-resume")).message_id() == first
 
 
 async def test_many_sessions_at_once(shared: Link, text: str) -> None:
