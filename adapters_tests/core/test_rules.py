@@ -122,7 +122,7 @@ def test_only_standard_states_are_reported() -> None:
 
 
 async def test_nothing_but_the_evidence_is_insertion() -> None:
-    """PROMPT-1, PROMPT-2, PROMPT-7, PROMPT-8, PROMPT-9: looked up, held, handed over, shown: no answer; one id throughout."""
+    """PROMPT-1..3, PROMPT-7..9: looked up, held, handed over, shown: no answer; one id throughout."""
     async with rig() as r:
         client = await r.connect()
         session_id, runtime = await r.session(client)

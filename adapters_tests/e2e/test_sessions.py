@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import uuid
 
 import pytest
 
 from adapters.acp.errors import AcpError, ResourceNotFound
 from adapters.client.view import SessionView
-from adapters.scripted.script import Answer, Shell, Text, Thinking, say
+from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, say
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, is_update
 from adapters_tests.e2e.runtimes import Deviation
+from adapters_tests.e2e.test_codex import BOX
 
 pytestmark = pytest.mark.anyio
 
@@ -79,6 +81,34 @@ async def test_secrets_of_mcp_servers_are_in_no_argument_and_no_log(shared: Link
         assert not any(secret in word for word in visible)
         assert secret not in shared.process.stderr
         assert not any(secret in json.dumps(m.value) for m in shared.client.record.since(0, sent=False))
+
+
+async def test_a_resume_of_an_active_session_brings_other_servers(rig: Rig, text: str) -> None:
+    """RESUME-1, RESUME-5, SETUP-6: its servers come, the earlier ones go; what was said stays."""
+
+    def server(name: str) -> dict[str, object]:
+        log = str(rig.project / name)
+        return {"type": "stdio", "name": name, "command": sys.executable, "args": ["-c", BOX, log], "env": []}
+
+    def opened(name: str) -> bool:
+        return (rig.project / name).exists()
+
+    in_codex = rig.runtime.name == "codex"
+    for name in ("one", "two"):
+        space = f"mcp__{name}"
+        call = ToolUse("open", {}, namespace=space) if in_codex else ToolUse(f"{space}__open", {})
+        rig.answer(f"{text} {name}", Answer((call,)), say("Opened, or not."))
+    async with rig.agent() as link:
+        session = await link.new(mcpServers=[server("one")])
+        await link.turn(session, f"{text} one")
+        assert (opened("one"), opened("two")) == (True, False)
+        (rig.project / "one").unlink()
+        await link.resume(session, mcpServers=[server("two")])
+        for name in ("one", "two"):
+            await link.turn(session, f"{text} {name}")
+        assert (opened("one"), opened("two")) == (False, True)
+        await link.replays_alike(session)
+    assert rig.in_conversation(f"{text} two") == 1
 
 
 # --- list, delete ----------------------------------------------------------------------------------------------------------
