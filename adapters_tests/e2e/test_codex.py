@@ -423,7 +423,7 @@ async def test_compact_waits_for_the_end_of_the_turn(shared: Link, text: str) ->
     tool.release()
     message_id = await compact.message_id()
     await shared.client.wait_update(session, is_update("compaction_update", status="completed"))
-    await shared.client.wait_state(session, "idle", since=compact.mark)
+    await shared.ended(session, message_id)
     calls = shared.rig.model.total_calls
     assert await (await shared.prompt(session, "/compact", "compact-in-mid-turn")).message_id() == message_id
     assert shared.rig.model.total_calls == calls
