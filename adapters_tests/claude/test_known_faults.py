@@ -95,8 +95,9 @@ async def test_a_runtime_that_leaves_between_two_prompts_costs_nothing(one: Rig)
     session, fake, sink = await streaming(one)
     await fake.result(A)
     await sink.until(WorkEnded)
+    before = len(sink.of(ReadyChanged))
     await fake.exit(143)
-    await sink.until(ReadyChanged)
+    await sink.until(ReadyChanged, before + 1)  # its end is noticed
     await next_prompt_runs(one, session, sink)
 
 

@@ -8,16 +8,13 @@ import pytest
 
 from adapters.scripted.script import Answer, Text, ToolUse, say
 from adapters_tests.e2e.rig import Link, Rig
-from adapters_tests.e2e.runtimes import RuntimeUnderTest
+from adapters_tests.e2e.runtimes import CLAUDE
 from adapters_tests.e2e.stored import claude_transcripts
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def only_claude(runtime: RuntimeUnderTest) -> None:
-    if runtime.name != "claude":
-        pytest.skip("of Claude Code only")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("runtime", [CLAUDE], ids=["claude"], indirect=True, scope="session"),
+]
 
 
 async def test_files_written_read_and_edited(shared: Link, text: str) -> None:

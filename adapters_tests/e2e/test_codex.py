@@ -21,16 +21,13 @@ from adapters.scripted.home import isolated_codex_home
 from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, Usage, say
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, id_or_none, is_update
-from adapters_tests.e2e.runtimes import RuntimeUnderTest, codex_binary
+from adapters_tests.e2e.runtimes import CODEX, codex_binary
 from adapters_tests.scripted.codex_server import Codex, text_input
 
-pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(autouse=True)
-def only_codex(runtime: RuntimeUnderTest) -> None:
-    if runtime.name != "codex":
-        pytest.skip("of Codex only")
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.parametrize("runtime", [CODEX], ids=["codex"], indirect=True, scope="session"),
+]
 
 
 FULL = Usage(input_tokens=300_000)
