@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from adapters import log
+from adapters.scripted.server import ScriptedServer
+from adapters_tests.e2e.rig import Rig, open_rig
+from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
 
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded")
@@ -20,10 +24,29 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: starts a real runtime against a scripted model on loopback")
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def anyio_backend() -> str:
-    """The product runs on asyncio only."""
+    """The product runs on asyncio only; the model and the shared agents of the suites outlive single tests."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session", params=RUNTIMES, ids=lambda runtime: runtime.name)
+def runtime(request: pytest.FixtureRequest) -> RuntimeUnderTest:
+    return request.param
+
+
+@pytest.fixture(scope="session")
+async def model(runtime: RuntimeUnderTest) -> AsyncIterator[ScriptedServer]:
+    """One for all suites: two that are open at once would have to be closed in order."""
+    async with runtime.model() as server:
+        yield server
+
+
+@pytest.fixture
+async def rig(runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path: Path) -> AsyncIterator[Rig]:
+    """A home of this test's own."""
+    async with open_rig(runtime, model, tmp_path / "h") as fresh:
+        yield fresh
 
 
 @pytest.fixture(autouse=True)

@@ -50,7 +50,7 @@ class ClaudeProcess(LineProcess):
     @property
     def alive(self) -> bool:
         """Whether it lives at this moment: the news of its end may still be on the way (exactly known where there is /proc)."""
-        return self.exit_code is None and (procfs.look(self.pid) is not None or not procfs.available())
+        return self.exit_code is None and not (procfs.available() and procfs.is_ending(self.pid))
 
     async def run(self, on_frame: Callable[[Mapping[str, Any]], None], writable: Callable[[], Awaitable[None]]) -> None:
         """Read frames until the process is gone. `writable` is awaited between reads: it slows the process down."""

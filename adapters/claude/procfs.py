@@ -48,6 +48,14 @@ def look(pid: int) -> Process | None:
     return Process(pid, int(fields[_START]), int(fields[_PARENT]), int(fields[_GROUP]))
 
 
+def is_ending(pid: int) -> bool:
+    """Whether it is gone, or has given up its memory on the way there: for some milliseconds it still looks alive."""
+    try:
+        return (_PROC / str(pid) / "statm").read_bytes().startswith(b"0 ")
+    except OSError:
+        return True
+
+
 def start_time(pid: int) -> int | None:
     """When the process started, None when it is gone, a zombie, or there is no /proc."""
     process = look(pid)

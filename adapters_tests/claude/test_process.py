@@ -159,3 +159,15 @@ async def test_it_does_not_outlive_an_agent_that_is_killed() -> None:
     agent.communicate()
     with anyio.fail_after(15):
         await orphans.gone([process])
+
+
+def test_a_process_on_its_way_out_is_ending() -> None:
+    """D7: a zombie, whose news has not come yet, gets no prompt; what lives is not ending."""
+    assert not procfs.is_ending(os.getpid())
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    assert not procfs.is_ending(process.pid)
+    process.kill()
+    assert os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT) is not None  # dead, not reaped
+    assert procfs.is_ending(process.pid)
+    process.communicate()
+    assert procfs.is_ending(process.pid)

@@ -3,37 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.rig import Link, Rig, open_rig
-from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
-
-
-@pytest.fixture(scope="session")
-def anyio_backend() -> str:
-    """The product runs on asyncio only; the model and the shared agents outlive single tests."""
-    return "asyncio"
-
-
-@pytest.fixture(scope="session", params=RUNTIMES, ids=lambda runtime: runtime.name)
-def runtime(request: pytest.FixtureRequest) -> RuntimeUnderTest:
-    return request.param
-
-
-@pytest.fixture(scope="session")
-async def model(runtime: RuntimeUnderTest) -> AsyncIterator[ScriptedServer]:
-    async with runtime.model() as server:
-        yield server
-
-
-@pytest.fixture
-async def rig(runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path: Path) -> AsyncIterator[Rig]:
-    """A home of this test's own."""
-    async with open_rig(runtime, model, tmp_path / "h") as fresh:
-        yield fresh
+from adapters_tests.e2e.runtimes import RuntimeUnderTest
 
 
 @pytest.fixture(scope="module")
