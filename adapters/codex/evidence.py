@@ -11,7 +11,7 @@ import anyio
 
 from adapters.acp.errors import AcpError
 from adapters.codex import threads
-from adapters.codex.appserver import AppServer, RequestFailed
+from adapters.codex.appserver import AppServer, Gone, RequestFailed
 from adapters.codex.steps import Open
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
@@ -37,9 +37,15 @@ class Evidence:
         self._tasks = tasks
 
     async def is_recorded(self, message_id: str) -> bool:
-        """Whether the stored thread holds it: read once, then known from events. Raises `AcpError` (ADP-6)."""
+        """Whether the stored thread holds it: read once, then known from events. Raises `AcpError` (ADP-6).
+
+        A process that dies over it is replaced once (D7).
+        """
         try:
-            await self._history.refresh(await self._thread.load())
+            try:
+                await self._history.refresh(await self._thread.load())
+            except Gone:
+                await self._history.refresh(await self._thread.load())
         except RequestFailed as failed:
             raise threads.failed_error("The stored session cannot be read", failed) from None
         return message_id in self._history.ids

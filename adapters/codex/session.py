@@ -417,13 +417,22 @@ class CodexSession:
         self._questions.answer(request_id, option_id)
 
     async def replay(self) -> AsyncIterator[SessionUpdate]:
-        """All retained history, read page by page as it is passed on. Raises `AcpError` when it cannot be read."""
-        replay = Replay(self._history, self._thread.setup.cwd, self._translator.running_items, self._shown_ids)
-        try:
-            async for update in replay.updates(await self._thread.load()):
-                yield update
-        except RequestFailed as failed:
-            raise threads.failed_error("The stored session cannot be read", failed) from None
+        """All retained history, read page by page as it is passed on. Raises `AcpError` when it cannot be read.
+
+        A process that dies before anything was passed on is replaced once (D7).
+        """
+        begun = False
+        for last in (False, True):
+            replay = Replay(self._history, self._thread.setup.cwd, self._translator.running_items, self._shown_ids)
+            try:
+                async for update in replay.updates(await self._thread.load()):
+                    begun = True
+                    yield update
+            except RequestFailed as failed:
+                if last or begun or not isinstance(failed, Gone):
+                    raise threads.failed_error("The stored session cannot be read", failed) from None
+            else:
+                return
 
     # --- the end -------------------------------------------------------------------------------------------------------
 

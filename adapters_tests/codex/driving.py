@@ -41,7 +41,7 @@ class Stored:
         self.items.setdefault(thread, []).append(entry)
 
 
-def _listed(fake: Fake, params: Mapping[str, Any]) -> dict[str, Any]:
+def listed_of(fake: Fake, params: Mapping[str, Any]) -> dict[str, Any]:
     rows = fake.store.items.get(params["threadId"], [])
     if params.get("sortDirection") == "desc":
         return {"data": rows[::-1][:100], "nextCursor": None}
@@ -87,7 +87,7 @@ _ANSWERS: dict[str, Handler] = {
     "thread/resume": _resumed,
     "thread/inject_items": _injected,
     "thread/loaded/list": lambda _fake, _params: {"data": []},
-    "thread/items/list": _listed,
+    "thread/items/list": listed_of,
     "thread/read": _read,
     "thread/turns/list": lambda fake, _params: {
         "data": [{"id": turn, "status": status} for turn, status in fake.store.turns.items()]

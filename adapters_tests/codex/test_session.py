@@ -32,6 +32,7 @@ from adapters_tests.codex.driving import (
     began,
     closed,
     command,
+    listed_of,
     opened,
     over,
     rig,
@@ -296,6 +297,38 @@ async def test_a_store_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             await active.is_recorded(K)
         refusing = False
         assert not await active.is_recorded(K)
+
+
+@pytest.mark.parametrize("read", ["look", "replay"])
+@pytest.mark.parametrize("deaths", [1, 2])
+async def test_a_process_that_dies_while_the_store_is_read_is_replaced_once(
+    tmp_path: Path, read: str, deaths: int
+) -> None:
+    """D7, ADP-6: what was not read yet is read from another process; a second death is an error, never "unused"."""
+    thread = "0" * 8 + "-0000-4000-8000-" + "0" * 12
+    left = deaths
+
+    def dies(fake: Fake, params: Mapping[str, Any]) -> dict[str, Any] | None:
+        nonlocal left
+        if left:
+            left -= 1
+            fake.kill()
+            return None
+        return listed_of(fake, params)
+
+    async with rig(tmp_path, lambda fake: fake.answers.update({"thread/items/list": dies})) as made:
+        made.store.add(thread, user(K))
+        active, _, _ = await made.open(thread)
+
+        async def found() -> bool:
+            if read == "look":
+                return await active.is_recorded(K)
+            return [getattr(update, "message_id", None) async for update in active.replay()] == [K]
+
+        if deaths > 1:
+            with pytest.raises(InternalError, match="cannot be read"):
+                await found()
+        assert await found()
 
 
 # --- death -------------------------------------------------------------------------------------------------------------
