@@ -37,31 +37,33 @@ async def soak(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
     """Play the histories; gives how many were broken."""
     total, broken, began = Tally(), 0, time.monotonic()
     numbers: Sequence[int] = range(-(-options.steps // options.length))
-    for number in numbers if options.only is None else [options.only]:
-        if time.monotonic() - began > 60 * options.minutes:
-            break
-        # Not below the temp folder: Codex does not like a home there.
-        folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.folder))
-        walk: Walk | None = None
-        try:
-            async with runtime.model() as model, open_rig(runtime, model, folder / "h") as rig:
-                if options.plant:
-                    rig.extra_env["PYTHONPATH"] = str(planted_copy(folder / "copy", options.plant))
-                walk = Walk(rig, f"{options.seed}.{number}")
-                await walk.run(options.length)
-        except BrokenPromiseError as error:
-            broken += 1
-            print(f"BROKEN {error}", flush=True)
-        except Exception as error:  # noqa: BLE001 - a process left over, or a fault of the bench: told, and the soak goes on
-            broken += 1
-            print(f"BROKEN history {options.seed}.{number}: {type(error).__name__}: {error}", flush=True)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        if walk:
-            total.add(walk.tally)
-        if not (number + 1) % _TELL_EVERY:
-            print(f"  {total.steps.total()} steps, {time.monotonic() - began:.0f} s, {broken} broken", flush=True)
-    report(runtime.name, options.seed, total, broken, time.monotonic() - began)
+    try:
+        for number in numbers if options.only is None else [options.only]:
+            if time.monotonic() - began > 60 * options.minutes:
+                break
+            # Not below the temp folder: Codex does not like a home there.
+            folder = Path(tempfile.mkdtemp(prefix="soak-", dir=options.folder))
+            walk: Walk | None = None
+            try:
+                async with runtime.model() as model, open_rig(runtime, model, folder / "h") as rig:
+                    if options.plant:
+                        rig.extra_env["PYTHONPATH"] = str(planted_copy(folder / "copy", options.plant))
+                    walk = Walk(rig, f"{options.seed}.{number}")
+                    await walk.run(options.length)
+            except BrokenPromiseError as error:
+                broken += 1
+                print(f"BROKEN {error}", flush=True)
+            except Exception as error:  # noqa: BLE001 - a process left over, or a fault of the bench: told, and the soak goes on
+                broken += 1
+                print(f"BROKEN history {options.seed}.{number}: {type(error).__name__}: {error}", flush=True)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+            if walk:
+                total.add(walk.tally)
+            if not (number + 1) % _TELL_EVERY:
+                print(f"  {total.steps.total()} steps, {time.monotonic() - began:.0f} s, {broken} broken", flush=True)
+    finally:  # also when it is interrupted
+        report(runtime.name, options.seed, total, broken, time.monotonic() - began)
     return broken
 
 
@@ -91,7 +93,10 @@ def main() -> int:
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     options = parser.parse_args()
     [runtime] = [runtime for runtime in RUNTIMES if runtime.name == options.runtime]
-    return 1 if anyio.run(soak, runtime, options) else 0
+    try:
+        return 1 if anyio.run(soak, runtime, options) else 0
+    except KeyboardInterrupt:
+        return 130
 
 
 if __name__ == "__main__":
