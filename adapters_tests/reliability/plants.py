@@ -123,7 +123,7 @@ PLANTS: dict[str, Plant] = {
             Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
             Change("guard.py", "        if not sys.executable or not all(", "        if True or not all("),
         ),
-        "submit_tool tool_runs submit queued kill_agent resend_last answered release settle",
+        "submit_tool tool_runs submit queued kill_agent resend_last answered release orphans_end settle",
         "stored 2 times",
         ("claude",),  # Codex ends with its agent, and locks its threads itself
     ),

@@ -215,6 +215,14 @@ class Steps:
         """Wait until the runtime itself holds a prompt."""
         await self.rig.queued(self.session)
 
+    async def orphans_end(self) -> None:
+        """Wait until only this agent's runtimes live: what a dead agent left has done all that it will do."""
+
+        def alone() -> bool:
+            return all(proc.parent == self.link.process.pid for proc in self.rig.runtimes())
+
+        await wait_for(alone, WITHIN, "the orphans have ended")
+
     async def tool_runs(self) -> None:
         """Wait until the newest tool runs."""
         [*_, tool] = [made.tool for made in self.submissions if made.tool]

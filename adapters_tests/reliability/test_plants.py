@@ -12,6 +12,9 @@ from adapters_tests.reliability.walk import BrokenPromiseError, Walk
 
 pytestmark = pytest.mark.anyio
 
+_TRIES = 3
+"""Histories in which a fault is to be caught: whether the steps meet it is up to the runtime's timing as well."""
+
 
 @pytest.mark.parametrize("name", PLANTS)
 async def test_a_planted_fault_is_caught(rig: Rig, name: str, tmp_path: Path) -> None:
@@ -20,9 +23,14 @@ async def test_a_planted_fault_is_caught(rig: Rig, name: str, tmp_path: Path) ->
     if rig.runtime.name not in plant.runtimes:
         pytest.skip("this fault is one of the other runtime's driver")
     rig.extra_env["PYTHONPATH"] = str(planted_copy(tmp_path / "copy", name))
-    with pytest.raises(BrokenPromiseError) as caught:
-        await Walk(rig, f"plant {name}", obliging=True).play(plant.steps.split())
-    assert plant.says in str(caught.value)
+    caught = ""
+    for number in range(_TRIES):
+        try:
+            await Walk(rig, f"plant {name} {number}", obliging=True).play(plant.steps.split())
+        except BrokenPromiseError as error:
+            caught = str(error)
+            break
+    assert plant.says in caught
 
 
 async def test_without_a_fault_the_same_steps_pass(rig: Rig) -> None:
