@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 from uuid import uuid4
 
@@ -48,10 +48,13 @@ class ClaudeRuntime:
         launcher = await self._launcher()
         session_id = str(uuid4())
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
-        return await self._activate(session_id, setup, sink, launcher, lock)
+        session = await self._activate(session_id, setup, sink, launcher, lock)
+        async with _or_closed(session):
+            await session.started()
+        return session
 
     async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
-        """A stored session made active: nobody else works on it, and nothing of a crashed agent does (D6).
+        """A stored session made active: nobody else works on it, and nothing of a crashed agent does (D6). Its process starts.
 
         Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
         """
@@ -91,11 +94,8 @@ class ClaudeRuntime:
         session = ClaudeSession(session_id, setup, sink, launcher, lock)
         with anyio.CancelScope(shield=True):
             await self._tasks.start(self._host, session)
-        try:
+        async with _or_closed(session):
             await session.start()
-        except BaseException:
-            await session.close()
-            raise
         return session
 
     async def _host(self, session: ClaudeSession, *, task_status: TaskStatus[None]) -> None:
@@ -126,6 +126,16 @@ class ClaudeRuntime:
         async with anyio.create_task_group() as tasks:
             for session in list(self._sessions):
                 tasks.start_soon(session.close)
+
+
+@asynccontextmanager
+async def _or_closed(session: ClaudeSession) -> AsyncGenerator[None]:
+    """A session that does not come up is closed."""
+    try:
+        yield
+    except BaseException:
+        await session.close()
+        raise
 
 
 async def _require_stored(launcher: Launcher, session_id: str) -> None:

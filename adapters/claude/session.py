@@ -9,7 +9,8 @@ The process of a session:
     state     why                                          leaves by
     --------  -------------------------------------------  -------------------------------------------------------------
     none      not started yet, or it died                  starting: at new and resume, and before the next prompt
-    starting  spawned; `initialize` is not answered        live: answered; none: refused, died, or 20 s passed (an error)
+    starting  spawned; `initialize` is not answered: the   live: answered; none: refused, died, or 20 s passed (an error)
+              stored session can be replayed meanwhile
     live      frames are read, prompts are written         none: it died; starting: replaced while idle, because the next
                                                            prompt's id is burnt in it (D5), or because the stored session
                                                            holds entries that it did not announce (D6)
@@ -28,7 +29,7 @@ from typing import Any, Final
 
 import anyio
 
-from adapters.acp.errors import InternalError, as_acp_error
+from adapters.acp.errors import AcpError, InternalError, as_acp_error
 from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate
 from adapters.claude import commands, orphans
 from adapters.claude.asking import Asking
@@ -97,6 +98,9 @@ class ClaudeSession:
         self._state = _State.NONE
         self._gate = anyio.Lock()
         """Held while the process is started, replaced or buried."""
+        self._first_start = anyio.Event()
+        """The first process is up, or will not be: then `_start_failure` says why."""
+        self._start_failure: AcpError | None = None
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
         self._servers = Servers(lambda: [server.name for server in self._setup.mcp_servers], self._deliver)
@@ -110,9 +114,30 @@ class ClaudeSession:
     # --- the process ---------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the first process. Raises `AcpError` that says why it does not start; close the session then."""
-        async with self._gate:
-            await self._start_process()
+        """Start the first process; returns when it runs, before it is up (`started`).
+
+        Raises `AcpError` when there is none to run; close the session then.
+        """
+        self.tasks.start(self._start_first)
+        await self.tasks.until(lambda: self._process is not None or self._first_start.is_set())
+        if self._process is None:
+            await self.started()
+
+    async def _start_first(self) -> None:
+        try:
+            async with self._gate:
+                await self._start_process()
+        except Exception as error:  # noqa: BLE001 - raised by `started`
+            self._start_failure = as_acp_error(error)
+        finally:
+            self._first_start.set()
+            self.tasks.changed()
+
+    async def started(self) -> None:
+        """Return once the first process is up. Raises `AcpError` that says why it is not."""
+        await self._first_start.wait()
+        if self._start_failure:
+            raise self._start_failure
 
     async def _start_process(self) -> None:
         self._state = _State.STARTING
@@ -123,6 +148,7 @@ class ClaudeSession:
             process = await self._launcher.spawn(self.session_id, self._setup, resume=stored)
             self._process = process
             self.tasks.start(self._serve, process)
+            self.tasks.changed()
             if self._closing:
                 raise start_error("the session is being closed", None)  # noqa: TRY301 - one way out for all failures
             initialized = await self._launcher.initialize(process, self.session_id, resume=stored)

@@ -104,7 +104,7 @@ class CodexRuntime:
             if session_id:
                 session = CodexSession(session_id, setup, sink, self._host)
                 self._host.join(session)  # before anything that Codex says of it
-                session.started(server, answer)
+                session.made(server, answer)
                 made.append(session)
 
         params = threads.start_params(setup, self._host.home)

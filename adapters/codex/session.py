@@ -121,13 +121,16 @@ class CodexSession:
 
     # --- the thread ----------------------------------------------------------------------------------------------------
 
-    def started(self, server: AppServer, answer: Mapping[str, Any]) -> None:
+    def made(self, server: AppServer, answer: Mapping[str, Any]) -> None:
         """The thread was made in this server, for this session."""
         self._thread.started(server, answer)
 
     async def open(self) -> None:
         """Load the stored thread. Raises `AcpError`, see `Thread.load`."""
         await self._thread.load()
+
+    async def started(self) -> None:
+        """The thread is loaded before its session is there: until then nothing can be said of what it holds (trap 2)."""
 
     def _on_loaded(self, answer: Mapping[str, Any]) -> None:
         self._turns.legacy = self._thread.history.legacy

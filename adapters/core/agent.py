@@ -110,28 +110,36 @@ class Agent:
         setup = self._setup(params)
         async with self._one_resume(params.session_id):
             for tries_left in reversed(range(_RESUME_TRIES)):
-                session = await self._opened_session(params.session_id, setup)
                 try:
-                    with session.joining():
+                    async with self._opened_session(params.session_id, setup) as session:
                         await session.reconfigure(setup)
                         await session.synchronize(peer, replay=params.replay_from is not None)
                         self._activate(peer, session)
                     return self._opened(session)
-                except ClosedMeanwhile:
+                except ClosedMeanwhile as closed:
                     # Somebody else closed it, for everybody: this client's resume counts as the later one.
-                    if peer in session.closers or self._ending or not tries_left:
+                    if peer in closed.closers or self._ending or not tries_left:
                         raise
         raise AssertionError
 
-    async def _opened_session(self, session_id: str, setup: SessionSetup) -> Session:
+    @asynccontextmanager
+    async def _opened_session(self, session_id: str, setup: SessionSetup) -> AsyncGenerator[Session]:
+        """The session, for a client on its way in. One that is opened for it and fails it is closed again (RESUME-7)."""
         session = self._sessions.get(session_id)
         if session is not None and session.closing:
             await session.ended.wait()
             session = None
+        opened = session is None
         if session is None:
             session = Session(self._spawn, self._retire_if_unattended)
             self._begin(session, await self._runtime.open_session(session_id, setup, session), setup)
-        return session
+        try:
+            with session.joining():
+                yield session
+        except BaseException:
+            if opened:
+                await self._finish(session)
+            raise
 
     async def _list(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
         params = cast(schema.ListSessions, schema.parse_params(request.method, request.params))

@@ -6,7 +6,7 @@ work (`retained`), the standing facts, the state. Does not know why something is
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from adapters.acp.calls import OutgoingRequest
@@ -87,12 +87,16 @@ class Audience:
 
     # --- clients that come ------------------------------------------------------------------------------------------
 
-    async def synchronize(self, client: Client, history: AsyncIterator[SessionUpdate] | None) -> bool:
+    async def synchronize(
+        self, client: Client, history: AsyncIterator[SessionUpdate] | None, started: Callable[[], Awaitable[None]]
+    ) -> bool:
         """Bring a client up to date and attach it: history if there is one, the running work, the state (REPLAY-*).
 
+        What follows the history waits for `started`: until then there is no session to have a state.
+
         Live updates skip this client meanwhile; the fold of the running work covers them, so that nothing older follows
-        something newer (REPLAY-9). False when the session began to close first. Raises what reading the history raises; a
-        client that was attached before is attached again and has missed nothing.
+        something newer (REPLAY-9). False when the session began to close first. Raises what reading the history and `started`
+        raise; a client that was attached before is attached again and has missed nothing.
         """
         attached = client in self._clients
         if attached:
@@ -106,6 +110,7 @@ class Audience:
                     if wire := self._wire(update):
                         self._send(client, wire)
                     await client.writable()
+            await started()
             attached = True
         finally:
             if client in self._away:

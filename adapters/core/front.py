@@ -1,20 +1,33 @@
 """The front of the agent: connections, the initialize gate (INIT-*), and the lazy way to everything heavy (D10).
 
-Owns which connections exist and what each has negotiated. Imports no models: `initialize` is answered before they are loaded.
+Owns which connections exist, what each has negotiated, and who waits for the agent. Imports no models: `initialize` is answered
+before they are loaded. Importing them blocks the event loop, so what a driver can start before has to have begun by then, however
+early the next request comes:
+
+    state     a request                                        until
+    cold      is refused: initialize comes first               a first `initialize` is answered
+    waiting   takes its place behind what came before          the preparation has begun or come to nothing, or took too long;
+                                                               then the agent is loaded and all are handed on, in order
+    open      is handed to the agent                           the end
+
+A notification goes the same way as a request, except that cold it is ignored. `initialize` itself never waits. One that waits is
+answered at once when it is cancelled, and when its connection or the agent ends.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import anyio
+import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from adapters.acp.calls import IncomingRequest, OutgoingRequest
-from adapters.acp.errors import AcpError, InternalError, InvalidRequest, UnsupportedVersion
+from adapters.acp.calls import IncomingRequest, OutgoingRequest, log_failure
+from adapters.acp.errors import AcpError, InternalError, InvalidRequest, RequestCancelled, UnsupportedVersion
 from adapters.acp.handshake import ClientInfo, parse_initialize
 from adapters.acp.rpc import Connection, Transport
 from adapters.core.prompt_errors import not_inserted
@@ -29,7 +42,7 @@ PROTOCOL_VERSIONS = (2,)
 
 
 Prepare = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
-"""Begins what a driver will need and sees it through; calls its argument once that comes up by itself. Raises nothing."""
+"""Begins what a driver will need and sees it through; calls its argument once that comes up by itself."""
 
 _BEGIN_BOUND = 0.2
 """Seconds to wait for a preparation to begin (measured: 10 to 40 ms) before the driver is loaded anyway."""
@@ -71,6 +84,22 @@ class Peer:
         await self.connection.writable()
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class _Arrival:
+    """What came before the agent was loaded."""
+
+    peer: Peer
+    method: str
+    params: Any
+    request: IncomingRequest | None = None
+    """None: it is a notification."""
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more (RCAN-2, RCAN-6)."""
+        if self.request is not None and not self.request.answered:
+            self.request.fail(_refusal(self.method, RequestCancelled(data={"requestId": self.request.id})))
+
+
 class Server:
     """Serves one runtime to any number of connections. Use as made by `serve`."""
 
@@ -89,6 +118,10 @@ class Server:
         self._info = info
         self._agent: Agent | None = None
         self._peers: dict[Connection, Peer] = {}
+        self._cold = True
+        self._open = False
+        self._arrivals: deque[_Arrival] = deque()
+        """In order of receipt, of all connections."""
 
     async def run_connection(self, transport: Transport) -> None:
         """Serve one connection until its end; then its sessions are no longer active on it (STDIO-13)."""
@@ -96,53 +129,53 @@ class Server:
         self._peers[connection] = Peer(connection)
         await connection.run()
 
-    @property
-    def agent(self) -> Agent:
-        """The agent behind the gate, loaded at first need. Raises `AcpError` when the runtime's driver cannot be loaded."""
-        if self._agent is None:
-            self._prepare = None  # too late for it
-            try:
-                from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
-
-                self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
-            except AcpError:
-                raise
-            except Exception as error:
-                log("runtime not loaded", error=type(error).__name__)
-                raise InternalError("The runtime's driver cannot be loaded.") from error
-        return self._agent
-
     # --- the handler of every connection --------------------------------------------------------------------------
 
     def handle_request(self, request: IncomingRequest) -> None:
-        """Gate a request, then hand it to the agent's method."""
+        """Gate a request; once the agent is there, hand it on."""
         peer = self._peers[request.connection]
         if request.method == "initialize":
             request.respond(self._initialize(peer, request.params))
-            self._tasks.start_soon(self._warm_up)
+            if self._cold:
+                self._cold = False
+                self._tasks.start_soon(self._warm_up)
             return
-        try:
-            if peer.client is None:
-                raise InvalidRequest("Send initialize first.")
-            peer.settled = True
-            self.agent.handle_request(peer, request)
-        except AcpError as error:
-            raise _refusal(request.method, error) from None
+        if peer.client is None:
+            raise _refusal(request.method, InvalidRequest("Send initialize first."))
+        peer.settled = True
+        if self._open:
+            self._request(peer, request)
+        else:
+            arrival = _Arrival(peer, request.method, request.params, request)
+            request.on_cancel = arrival.give_up
+            self._arrivals.append(arrival)
 
     def handle_notification(self, method: str, params: Any, connection: Connection) -> None:
-        """Hand a notification to the agent; before initialize it is ignored (INIT-1)."""
+        """As a request; before initialize it is ignored (INIT-1)."""
         peer = self._peers[connection]
-        if peer.client is not None:
+        if peer.client is None:
+            return
+        if self._open:
             self.agent.handle_notification(peer, method, params)
+        else:
+            self._arrivals.append(_Arrival(peer, method, params))
 
     def handle_close(self, connection: Connection) -> None:
         """The connection is over."""
         peer = self._peers.pop(connection, None)
-        if peer is not None and self._agent is not None:
+        if peer is None:
+            return
+        for arrival in self._arrivals:
+            if arrival.peer is peer:
+                arrival.give_up()
+        if self._agent is not None:
             self._agent.disconnected(peer)
 
     async def aclose(self) -> None:
         """Close every session and the runtime, within their bounds."""
+        self._open = True
+        while self._arrivals:
+            self._arrivals.popleft().give_up()
         if self._agent is not None:
             await self._agent.aclose()
 
@@ -163,16 +196,14 @@ class Server:
             "authMethods": [],
         }
 
-    async def _warm_up(self) -> None:
-        """Load what the next request needs while the client reads the answer.
+    # --- the way to the agent ---------------------------------------------------------------------------------------
 
-        What is prepared comes up while our models are imported, which blocks this process: so it has to have begun before.
-        """
+    async def _warm_up(self) -> None:
+        """From waiting to open, while the client reads the answer of `initialize`."""
         await anyio.lowlevel.checkpoint()
-        prepare, self._prepare = self._prepare, None
-        if prepare:
+        if self._prepare is not None:
             begun = anyio.Event()
-            self._tasks.start_soon(prepare, begun.set)
+            self._tasks.start_soon(_see_through, self._prepare, begun.set)
             with anyio.move_on_after(_BEGIN_BOUND):
                 await begun.wait()
             await anyio.lowlevel.checkpoint()  # what was just asked of it is written
@@ -180,6 +211,57 @@ class Server:
             _ = self.agent
         except AcpError as error:
             log("runtime not loaded", code=error.code, reason=error.message)
+        while self._arrivals:
+            self._hand_on(self._arrivals.popleft())
+            await anyio.lowlevel.checkpoint()
+        self._open = True
+
+    @property
+    def agent(self) -> Agent:
+        """The agent behind the gate, loaded at first need. Raises `AcpError` when the runtime's driver cannot be loaded."""
+        if self._agent is None:
+            try:
+                from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
+
+                self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
+            except AcpError:
+                raise
+            except Exception as error:
+                log("runtime not loaded", error=type(error).__name__)
+                raise InternalError("The runtime's driver cannot be loaded.") from error
+        return self._agent
+
+    def _request(self, peer: Peer, request: IncomingRequest) -> None:
+        try:
+            self.agent.handle_request(peer, request)
+        except AcpError as error:
+            raise _refusal(request.method, error) from None
+
+    def _hand_on(self, arrival: _Arrival) -> None:
+        """As if it came now. What it raises goes where the connection would have put it."""
+        peer, request = arrival.peer, arrival.request
+        if peer.connection not in self._peers or (request is not None and request.answered):
+            return
+        try:
+            if request is None:
+                self.agent.handle_notification(peer, arrival.method, arrival.params)
+            else:
+                request.on_cancel = None
+                self._request(peer, request)
+        except Exception as error:  # noqa: BLE001 - the boundary
+            if request is None:
+                log_failure("notification failed", arrival.method, error)
+            else:
+                request.fail(error)
+
+
+async def _see_through(prepare: Prepare, begun: Callable[[], None]) -> None:
+    try:
+        await prepare(begun)
+    except Exception as error:  # noqa: BLE001 - the driver is told when it needs what is missing
+        log("not prepared", error=type(error).__name__)
+    finally:
+        begun()
 
 
 def _refusal(method: str, error: AcpError) -> AcpError:

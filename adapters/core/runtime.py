@@ -209,6 +209,14 @@ class RuntimeSession(Protocol):
     session_id: str
     commands: Sequence[AvailableCommand]
 
+    async def started(self) -> None:
+        """Return once the runtime is up on this session. Raises `AcpError` that says why it does not come up.
+
+        A driver's `open_session` may return before that: history is replayed meanwhile. Until it has returned nobody sends
+        a prompt, and `commands` may be empty. The core closes a session that did not come up.
+        """
+        ...
+
     @property
     def ready(self) -> bool:
         """Whether a prompt handed over now would be taken in soon and truthfully (D3). The core checks it before `submit`."""
@@ -279,7 +287,10 @@ class Runtime(Protocol):
         ...
 
     async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> RuntimeSession:
-        """Make a stored session active. Raises `ResourceNotFound`, or an `AcpError` that names another holder (D6)."""
+        """Make a stored session active: it is this process's from now on, and can be replayed; see `RuntimeSession.started`.
+
+        Raises `ResourceNotFound`, or an `AcpError` that names another holder (D6).
+        """
         ...
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:

@@ -75,6 +75,12 @@ class ScriptedSession:
 
     # --- the port ----------------------------------------------------------------------------------------------------
 
+    async def started(self) -> None:
+        """Waits for `runtime.start_gate`, fails with `runtime.start_error`."""
+        await self._runtime.start_gate.wait()
+        if self._runtime.start_error:
+            raise self._runtime.start_error
+
     @property
     def ready(self) -> bool:
         """True unless a test holds the session."""
@@ -218,6 +224,9 @@ class ScriptedRuntime:
         self.lookup_gate.set()
         self.replay_gate = anyio.Event()
         self.replay_gate.set()
+        self.start_gate = anyio.Event()
+        self.start_gate.set()
+        self.start_error: AcpError | None = None
         self.lookup_error: str | None = None
         self.submit_error: AcpError | None = None
         self.closed = False

@@ -55,6 +55,10 @@ Pending = Submission[IncomingRequest, Prompt]
 class ClosedMeanwhile(ResourceNotFound):
     """The session was closed while a client was on its way in: it is stored, and can be opened again."""
 
+    def __init__(self, session: Session) -> None:
+        super().__init__(session.session_id)
+        self.closers = frozenset(session.closers)
+
 
 class Session:
     """A session active in this process; the sink of its runtime's events."""
@@ -138,11 +142,13 @@ class Session:
     async def synchronize(self, client: Client, *, replay: bool) -> None:
         """Bring a client up to date and attach it: history if asked for, the running work, the state (REPLAY-*).
 
-        Use inside `joining`. Raises what the runtime's replay raises; a client that was attached before is attached again and
-        has missed nothing. Raises `ClosedMeanwhile` when the session is closed in the middle.
+        History is sent while the runtime comes up. Use inside `joining`. Raises what the runtime's replay and `started` raise; a
+        client that was attached before is attached again and has missed nothing. Raises `ClosedMeanwhile` when the session is
+        closed in the middle.
         """
-        if not await self._audience.synchronize(client, self.runtime.replay() if replay else None):
-            raise ClosedMeanwhile(self.session_id)
+        history = self.runtime.replay() if replay else None
+        if not await self._audience.synchronize(client, history, self.runtime.started):
+            raise ClosedMeanwhile(self)
 
     def _arrived(self, client: Client) -> None:
         self._permissions.reissue(client)

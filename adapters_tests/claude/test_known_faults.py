@@ -114,15 +114,13 @@ async def test_a_long_history_gets_the_time_that_its_reading_takes(
         one.store(stored, entry(A, "x" * 100_000))
         monkeypatch.setattr(launch, "INITIALIZE_BOUND", 0.1)
         monkeypatch.setattr(launch, "_READING", 1_000)  # some hundred seconds more for this file
-        async with anyio.create_task_group() as tasks:
-            opened: list[driver.ClaudeSession] = []
-
-            async def open_session() -> None:
-                opened.append(await one.runtime.open_session(stored, one.setup(), Sink()))
-
-            tasks.start_soon(open_session)
-            fake = await one.fake()
-            request = await fake.hears("initialize")
-            await anyio.sleep(0.5)  # longer than the bound of a session without history
-            await fake.answers(request, commands=[])
-        assert opened[0].ready
+        session = await one.runtime.open_session(stored, one.setup(), Sink())
+        fake = await one.fake()
+        request = await fake.hears("initialize")
+        shown = [update async for update in session.replay()]
+        assert [update.session_update for update in shown] == ["user_message"], "history waits for no process (F26)"
+        await anyio.sleep(0.5)  # longer than the bound of a session without history
+        assert not session.ready
+        await fake.answers(request, commands=[])
+        await session.started()
+        assert session.ready

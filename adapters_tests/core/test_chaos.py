@@ -48,6 +48,8 @@ class ChaosSession(ScriptedSession):
         self.open_id: str | None = None
         self.working = False
         self.asked = 0
+        self.up = False
+        """A stored session may come up late; a new one is up."""
 
     @property
     def ready(self) -> bool:
@@ -59,7 +61,15 @@ class ChaosSession(ScriptedSession):
             raise InternalError
         return message_id in self.stored.user_ids()
 
+    async def started(self) -> None:
+        if not self.up:
+            await pause(self.dice)
+            if self.dice.random() < 0.1:
+                raise InternalError("does not come up")
+            self.up = True
+
     async def submit(self, message_id: str, prompt: Sequence[ContentBlock]) -> None:
+        assert self.up
         assert self.open_id is None
         assert not self.closed
         await pause(self.dice)
@@ -154,6 +164,7 @@ class ChaosRuntime(ScriptedRuntime):
 
     def _open(self, session_id: str, sink: port.EventSink) -> ScriptedSession:
         session = self.sessions[session_id] = ChaosSession(self, session_id, sink)
+        session.up = session_id not in {known.session_id for known in self.all}
         self.all.append(session)
         return session
 

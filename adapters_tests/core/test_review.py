@@ -238,6 +238,66 @@ async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() ->
         assert len(other.view(session_id).user_message_ids()) == 1
 
 
+async def test_history_is_sent_while_the_runtime_comes_up() -> None:
+    """F26, REPLAY-1: the state and the answer wait for it, and a prompt is refused till then."""
+    store = Store()
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+        await (await client.prompt(session_id, "hi")).message_id()
+    async with rig(store) as r:
+        client = await r.connect()
+        r.runtime.start_gate = anyio.Event()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        resume = await client.request("session/resume", params)
+        await client.wait_update(session_id, lambda update: update["sessionUpdate"] == "user_message")
+        assert await client.list()
+        assert client.view(session_id).state_update == {}
+        assert not resume.done
+        assert await code_of(await client.prompt(session_id, "too early")) == -32002
+        r.runtime.start_gate.set()
+        await resume.result()
+        assert client.view(session_id).state == "idle"
+        await client.prompt(session_id, "now")
+        await r.runtime.sessions[session_id].until(lambda: bool(r.runtime.sessions[session_id].submitted))
+
+
+@pytest.mark.parametrize("how", ["fails", "cancelled", "lost"])
+async def test_a_runtime_that_does_not_come_up_leaves_no_session_behind(how: str) -> None:
+    """RESUME-7: by its own fault, by the client's `$/cancel_request`, by the end of the connection; then a resume starts anew."""
+    store = Store()
+    async with rig(store, automatic=True) as r:
+        client = await r.connect()
+        session_id, _ = await r.session(client)
+        await (await client.prompt(session_id, "hi")).message_id()
+    async with rig(store) as r:
+        client, other = await r.connect(), await r.connect()
+        r.runtime.start_gate = anyio.Event()
+        params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
+        resume = await client.request("session/resume", params)
+        await client.wait_update(session_id, lambda update: update["sessionUpdate"] == "user_message")
+        runtime = r.runtime.sessions[session_id]
+        again = await other.request("session/resume", params)  # right behind it
+        if how == "fails":
+            r.runtime.start_error = InternalError("it does not start")
+            r.runtime.start_gate.set()
+            assert await code_of(resume) == -32603
+            assert await code_of(again) == -32603
+            r.runtime.start_error = None
+            again = await other.request("session/resume", params)
+        elif how == "cancelled":
+            await client.cancel_request(resume.request_id)
+            assert await code_of(resume) == -32800
+        else:
+            await client._transport.aclose()
+        await runtime.until(lambda: runtime.closed)
+        r.runtime.start_gate.set()
+        await again.result()
+        assert r.runtime.sessions[session_id] is not runtime
+        assert len(other.view(session_id).user_message_ids()) == 1
+        assert other.view(session_id).state == "idle"
+
+
 class _BrokenReplay(ScriptedSession):
     async def replay(self) -> AsyncIterator[SessionUpdate]:
         await self._runtime.replay_gate.wait()
