@@ -3,37 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import anyio
 import pytest
 
-from adapters.acp.framing import LineDecoder, encode
-from adapters.client.process import AgentProcess, start_agent
 from adapters.core.submissions import derived_id
+from adapters_tests.raw import MOST, opened
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
 SESSION = "aaaaaaaa-0000-4000-8000-00000000000a"
 KEY = "a key of long ago"
 SIZE = 150_000_000
-MOST = 64_000_000
-"""Bytes by which the agent may grow."""
 
-FAKE = """#!{python}
+FAKE = """
 import json, os, sys, time
 while "--resume" in sys.argv and not os.path.exists(os.environ["HOME"] + "/has read it"):
     time.sleep(0.01)
 for line in sys.stdin:
     frame = json.loads(line)
     if frame.get("type") == "control_request":
-        response = {{"subtype": "success", "request_id": frame["request_id"], "response": {{"commands": []}}}}
-        print(json.dumps({{"type": "control_response", "response": response}}), flush=True)
+        response = {"subtype": "success", "request_id": frame["request_id"], "response": {"commands": []}}
+        print(json.dumps({"type": "control_response", "response": response}), flush=True)
 """
 
 
@@ -63,71 +56,6 @@ def store(file: Path, cwd: str) -> int:
     return number
 
 
-class Raw:
-    """A client that keeps nothing."""
-
-    def __init__(self, agent: AgentProcess) -> None:
-        self.agent = agent
-        self._decoder = LineDecoder()
-        self._lines: list[bytes] = []
-        self.updates = 0
-
-    async def send(self, number: int, method: str, params: dict[str, Any]) -> None:
-        await self.agent.transport.send(encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params}))
-
-    async def next(self) -> bytes:
-        """The next line."""
-        while not self._lines:
-            data = await self.agent.transport.receive()
-            assert data, self.agent.stderr
-            self._lines = [line for line in self._decoder.feed(data) if isinstance(line, bytes)]
-        return self._lines.pop(0)
-
-    async def answer(self) -> dict[str, Any]:
-        """The next answer; updates before it are counted."""
-        while b'"method":"session/update"' in (line := await self.next()):
-            self.updates += 1
-        return json.loads(line)
-
-    def memory(self, field: str) -> int:
-        """Resident bytes now (VmRSS), or the most since `forget_peak` (VmHWM)."""
-        lines = Path(f"/proc/{self.agent.pid}/status").read_text().splitlines()
-        (found,) = (line for line in lines if line.startswith(f"{field}:"))
-        return int(found.split()[1]) * 1024
-
-    def forget_peak(self) -> None:
-        Path(f"/proc/{self.agent.pid}/clear_refs").write_text("5")
-
-    def bytes_read(self) -> int:
-        """What the agent has read of anything so far."""
-        return int(Path(f"/proc/{self.agent.pid}/io").read_text().split()[1])
-
-
-@asynccontextmanager
-async def opened(home: Path, cwd: Path) -> AsyncIterator[Raw]:
-    program = home / "fake claude"
-    program.write_text(FAKE.format(python=sys.executable))
-    program.chmod(0o755)
-    env = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "CLAUDE_CONFIG_DIR": str(home / "config"),
-        "ACP_ADAPTERS_STATE_DIR": str(home / "state"),
-        "CLAUDE_CODE_EXECUTABLE": str(program),
-        "PYTHONPATH": str(Path(__file__).parents[2]),
-    }
-    with anyio.fail_after(300):
-        async with start_agent([sys.executable, "-m", "adapters", "claude"], env=env, cwd=str(cwd)) as agent:
-            raw = Raw(agent)
-            info = {"name": "test", "version": "1"}
-            await raw.send(1, "initialize", {"protocolVersion": 2, "capabilities": {}, "info": info})
-            assert (await raw.answer())["id"] == 1
-            # The first session loads the rest of the agent: not what is measured here.
-            await raw.send(2, "session/new", {"cwd": str(cwd), "mcpServers": []})
-            assert "result" in await raw.answer()
-            yield raw
-
-
 async def test_opening_a_long_session_costs_little(tmp_path: Path) -> None:
     """F26: minutes and gigabytes. Neither the replay nor the first look-up of a key holds the session in memory.
 
@@ -135,8 +63,13 @@ async def test_opening_a_long_session_costs_little(tmp_path: Path) -> None:
     """
     cwd = tmp_path / "project"
     cwd.mkdir()
+    env = {
+        "CLAUDE_CONFIG_DIR": str(tmp_path / "config"),
+        "ACP_ADAPTERS_STATE_DIR": str(tmp_path / "state"),
+        "CLAUDE_CODE_EXECUTABLE": str(tmp_path / "fake"),
+    }
     turns = store(tmp_path / "config" / "projects" / "-w" / f"{SESSION}.jsonl", str(cwd))
-    async with opened(tmp_path, cwd) as raw:
+    async with opened("claude", FAKE, tmp_path, env) as raw:
         raw.forget_peak()
         before, read_before = raw.memory("VmRSS"), raw.bytes_read()
         resume = {"sessionId": SESSION, "cwd": str(cwd), "mcpServers": [], "replayFrom": {"type": "start"}}
