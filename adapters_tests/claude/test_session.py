@@ -807,6 +807,41 @@ async def test_one_holder_per_session(one: Rig, monkeypatch: pytest.MonkeyPatch)
     assert await again.is_recorded(A)
 
 
+@pytest.mark.parametrize("how", ["dies", "closed"])
+async def test_a_stored_session_whose_process_does_not_come_up(tmp_path: Path, how: str) -> None:
+    """RESUME-7, D6: its history can be read meanwhile; then an error that says why, no process, and the session free again."""
+    stored = "aaaaaaaa-0000-4000-8000-00000000000d"
+
+    def prepare(fake: Fake) -> None:
+        fake.initialize = len(made.fakes) > 0
+
+    async with rig(tmp_path, prepare) as made:
+        made.store(stored, entry(A))
+        session = await made.runtime.open_session(stored, made.setup(), Sink())
+        fake = await made.fake()
+        assert len([update async for update in session.replay()]) == 1
+        if how == "dies":
+            await fake.order(err="error: settings.json is malformed\n", exit=1)
+            with pytest.raises(InternalError, match=r"settings\.json is malformed"):
+                await session.started()
+        await session.close()
+        with pytest.raises(InternalError, match="does not start"):
+            await session.started()
+        assert procfs.look(fake.pid) is None
+        again = await made.runtime.open_session(stored, made.setup(), Sink())
+        await again.started()
+        assert await again.is_recorded(A)
+
+
+async def test_a_stored_session_without_a_program_is_refused_before_its_history(one: Rig) -> None:
+    """RESUME-7."""
+    session, _, _ = await working(one)
+    await session.close()
+    one.runtime._environ["CLAUDE_CODE_EXECUTABLE"] = "/nowhere/claude"
+    with pytest.raises(InternalError, match="CLAUDE_CODE_EXECUTABLE"):
+        await one.runtime.open_session(session.session_id, one.setup(), Sink())
+
+
 @pytest.mark.parametrize("session_id", ["0b6d6b4e-8f39-4c57-9d2c-111111111111", "../../etc/passwd", "a title", ""])
 async def test_a_session_that_is_not_stored_is_not_found(one: Rig, session_id: str) -> None:
     """ERR-2; nothing is left behind (RESUME-7)."""
