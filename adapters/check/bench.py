@@ -53,6 +53,20 @@ class Busy:
         if not self.controlled and any(state.startswith("idle") for state in self._states()):
             raise NotApplicable(_TOO_SOON)
 
+    async def meanwhile(self, *texts: str, key: str | None = None) -> list[PromptCall]:
+        """Send prompts while the work waits. When this returns, they have reached the agent, and it still waits."""
+        calls = [await self.link.prompt(self.session, text, key) for text in texts]
+        await self.link.fence()
+        self.still()
+        return calls
+
+    async def cancel(self) -> int:
+        """Stop the work, which still waits; gives the mark from which on its end is to be looked for."""
+        self.still()
+        mark = self.link.mark
+        await self.link.client.cancel(self.session)
+        return mark
+
     def may_have_ended(self) -> bool:
         """Whether work that nothing holds has ended by itself at some time: a rule that failed may have come too late."""
         ends = [state for state in self._states() if state.startswith("idle") and state != "idle:cancelled"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from adapters.acp.errors import AcpError
@@ -32,6 +33,18 @@ OUTPUT = (
     "tool_call_content_chunk",
 )
 """Variants that belong to foreground work, background tool calls aside."""
+FINAL = ("completed", "failed", "cancelled")
+"""Statuses of a tool call that has ended."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A prompt that was answered, and whose work has ended."""
+
+    call: Call
+    message_id: str
+    idle: Message
+    """The update that ended it."""
 
 
 class Link:
@@ -54,6 +67,11 @@ class Link:
     def mark(self) -> int:
         """The index of the next message."""
         return self.client.record.mark
+
+    async def kill(self) -> None:
+        """Kill the agent, and wait until it is gone."""
+        self.running.kill()
+        await self.running.wait(self.bound)
 
     # --- asking ------------------------------------------------------------------------------------------------------
 
@@ -114,6 +132,19 @@ class Link:
     async def fence(self) -> None:
         """A request and its answer: what the agent sent because of earlier messages has come by now, or much of it."""
         await self.outcome(await self.ask("session/list", {}))
+
+    async def answers_to(self, line: str, wanted: Callable[[Message], bool]) -> list[Message]:
+        """Send a line that is no request; gives what comes of the wanted kind. Raises `Broken` when nothing does."""
+        mark, sent = self.mark, f"-> {line}"
+        await self.raw(line)
+        try:
+            await self.client.record.wait(wanted, mark, self.bound)
+        except TimeoutError:
+            raise Broken("the line got no answer", [sent]) from None
+        except ConnectionLostError:
+            raise Broken(f"{await self.how_it_ended()} after the line", [sent]) from None
+        await self.fence()
+        return [message for message in self.client.record.since(mark, sent=False) if wanted(message)]
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -183,12 +214,14 @@ class Link:
         outcome = await self.outcome(call)
         return outcome.code if isinstance(outcome, AcpError) else await self.message_id(call)
 
-    async def turn(self, session: str, text: str, key: Any = None) -> str:
-        """Send a prompt and wait for the end of its work; gives the message id."""
-        call = await self.prompt(session, text, key)
+    async def finished(self, session: str, call: Call) -> Finished:
+        """Wait for the answer to a prompt, and for the end of its work."""
         message_id = await self.message_id(call)
-        await self.idle(session, call.mark)
-        return message_id
+        return Finished(call, message_id, await self._ended(session, call.mark))
+
+    async def turn(self, session: str, text: str | Sequence[Mapping[str, Any]], key: Any = None) -> str:
+        """Send a prompt and wait for the end of its work; gives the message id."""
+        return (await self.finished(session, await self.prompt(session, text, key))).message_id
 
     # --- updates -----------------------------------------------------------------------------------------------------
 
@@ -214,8 +247,10 @@ class Link:
 
     async def idle(self, session: str, since: int, within: float | None = None) -> Json:
         """The idle update that ends the work begun since then."""
-        message = await self.until(session, is_state("idle"), since, "the work ends with an idle state_update", within)
-        return update_of(message, session)
+        return update_of(await self._ended(session, since, within), session)
+
+    async def _ended(self, session: str, since: int, within: float | None = None) -> Message:
+        return await self.until(session, is_state("idle"), since, "the work ends with an idle state_update", within)
 
     def states(self, session: str, since: int = 0) -> list[str]:
         """State changes as `running` and `idle:end_turn`; repeated snapshots are left out."""
@@ -249,6 +284,16 @@ class Link:
                 whole = update["sessionUpdate"] == "user_message"
                 texts[message_id] = ("" if whole else texts.get(message_id, "")) + _text_of(update["content"])
         return {message_id: text for message_id, text in texts.items() if text}
+
+    def tool_statuses(self, session: str, since: int = 0) -> dict[str, Any]:
+        """The last status of each tool call that was reported since then, by its id."""
+        statuses: dict[str, Any] = {}
+        for message in self.updates(session, since):
+            update = update_of(message, session)
+            if update.get("sessionUpdate") == "tool_call_update":
+                tool_call = str(update.get("toolCallId"))
+                statuses[tool_call] = update.get("status", statuses.get(tool_call))
+        return statuses
 
     async def replay(self, session: str) -> dict[str, str]:
         """Id and text of the user messages that a replay of the stored session shows now, in order."""

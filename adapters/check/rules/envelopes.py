@@ -7,9 +7,9 @@ from typing import Any
 
 from adapters.acp.errors import AcpError
 from adapters.check.bench import Bench
-from adapters.check.link import Json, Link, show
+from adapters.check.link import Json, show
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
-from adapters.client.record import ConnectionLostError, Message, as_object
+from adapters.client.record import Message, as_object
 
 UNSTABLE = (("session", "fork"), ("session", "status"), ("session", "archive"), ("session", "title"))
 """Capabilities of the unstable schema whose method can be called with a session id alone."""
@@ -132,20 +132,11 @@ async def takes_unknown_fields(bench: Bench) -> None:
 
 
 async def _nameless_error(bench: Bench, message: dict[str, Any]) -> None:
-    link: Link = bench.link
-    mark, sent = link.mark, f"-> {json.dumps(message)}"
-    await link.raw(json.dumps(message))
-    try:
-        await link.client.record.wait(_is_stray, mark, bench.bound)
-    except TimeoutError:
-        raise Broken("the line got no answer", [sent]) from None
-    except ConnectionLostError:
-        raise Broken(f"{await link.how_it_ended()} after the line", [sent]) from None
-    await link.fence()
-    got = [m for m in link.client.record.since(mark, sent=False) if _is_stray(m)]
+    line = json.dumps(message)
+    got = await bench.link.answers_to(line, _is_stray)
     codes = [as_object(as_object(m.value).get("error")).get("code") for m in got]
     if codes != [-32600] or any(as_object(m.value).get("id") is not None for m in got):
-        raise Broken("the line must get one error -32600 without id", [sent, *show(got)])
+        raise Broken("the line must get one error -32600 without id", [f"-> {line}", *show(got)])
 
 
 def _is_nameless(message: Message) -> bool:

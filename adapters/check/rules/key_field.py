@@ -7,7 +7,7 @@ from typing import Any
 
 from adapters.acp.errors import AcpError
 from adapters.check.bench import Bench
-from adapters.check.link import Link
+from adapters.check.link import Json, Link
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
 
 FACE = "\U0001f600"
@@ -80,13 +80,8 @@ async def lone_surrogates_are_refused(bench: Bench) -> None:
 async def null_is_no_key(bench: Bench) -> None:
     """KEY-2, E39."""
     link = bench.link
-    session, text = await link.new(), bench.text("without a key")
-    ids: list[str] = []
-    for extra in ({"idempotencyKey": None}, {"idempotencyKey": None}, {}):
-        params = {"sessionId": session, "prompt": [{"type": "text", "text": text}], **extra}
-        call = await link.ask("session/prompt", params)
-        ids.append(await link.message_id(call))
-        await link.idle(session, call.mark)
+    text, null = bench.text("without a key"), {"idempotencyKey": None}
+    ids = await _ids_of(link, await link.new(), text, null, null, {})
     if len(set(ids)) != len(ids):
         raise Broken("prompts without a key were taken for the same submission")
 
@@ -94,18 +89,20 @@ async def null_is_no_key(bench: Bench) -> None:
 async def elsewhere_is_no_key(bench: Bench) -> None:
     """KEY-7."""
     link = bench.link
-    session, text = await link.new(), bench.text("with a key in the wrong place")
-    key = bench.key("elsewhere")
-    ids: list[str] = []
-    for _ in range(2):
-        extra = {"_meta": {"idempotencyKey": key}, "idempotency_key": key}
-        call = await link.ask(
-            "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": text}], **extra}
-        )
-        ids.append(await link.message_id(call))
-        await link.idle(session, call.mark)
+    text, key = bench.text("with a key in the wrong place"), bench.key("elsewhere")
+    misplaced = {"_meta": {"idempotencyKey": key}, "idempotency_key": key}
+    ids = await _ids_of(link, await link.new(), text, misplaced, misplaced)
     if ids[0] == ids[1]:
         raise Broken("a key in _meta, or under another name, was taken for a key")
+
+
+async def _ids_of(link: Link, session: str, text: str, *extras: Json) -> list[str]:
+    """The ids of the prompt, sent once with each of these fields beside it."""
+    ids: list[str] = []
+    for extra in extras:
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": text}], **extra}
+        ids.append((await link.finished(session, await link.ask("session/prompt", params))).message_id)
+    return ids
 
 
 async def spellings_are_one_key(bench: Bench) -> None:
@@ -135,9 +132,7 @@ async def invalid_prompts_leave_the_key_unused(bench: Bench) -> None:
     call = await link.prompt(session, [{"type": "no-such-block"}], key)
     if not isinstance(await link.outcome(call), AcpError):
         raise NotApplicable("the agent took a prompt with an unknown block")
-    good = await link.prompt(session, bench.text("after an invalid one"), key)
-    await link.message_id(good)
-    await link.idle(session, good.mark)
+    await link.turn(session, bench.text("after an invalid one"), key)
 
 
 async def _settle(link: Link, session: str, since: int) -> None:

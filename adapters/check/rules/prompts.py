@@ -7,10 +7,10 @@ from typing import Any
 
 from adapters.acp.errors import AcpError
 from adapters.check.bench import Bench
-from adapters.check.link import MESSAGES, OUTPUT, Json, Link, is_state, show, update_of
+from adapters.check.link import FINAL, MESSAGES, OUTPUT, Json, Link, is_state, show, update_of
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
 from adapters.client.calls import PromptCall
-from adapters.client.record import as_object
+from adapters.client.record import Message, as_object
 
 CANCELLED = -32800
 
@@ -25,13 +25,10 @@ async def reports_the_message(bench: Bench) -> None:
     """PROMPT-4."""
     link = bench.link
     session = await link.new()
-    call = await link.prompt(session, bench.text())
-    message_id = await link.message_id(call)
-    await link.idle(session, call.mark)
-    if message_id not in link.user_messages(session, call.mark):
-        raise Broken(
-            "no user message was reported under the id of the answer", (*link.shown(call), *_users(link, session))
-        )
+    prompt = await link.finished(session, await link.prompt(session, bench.text()))
+    if prompt.message_id not in link.user_messages(session, prompt.call.mark):
+        shown = (*link.shown(prompt.call), *_users(link, session))
+        raise Broken("no user message was reported under the id of the answer", shown)
 
 
 async def one_message_each(bench: Bench) -> None:
@@ -61,9 +58,8 @@ async def says_why_it_ended(bench: Bench) -> None:
     """STATE-3."""
     link = bench.link
     session = await link.new()
-    call = await link.prompt(session, bench.text())
-    await link.message_id(call)
-    idle = await link.idle(session, call.mark)
+    prompt = await link.finished(session, await link.prompt(session, bench.text()))
+    idle = update_of(prompt.idle, session)
     if idle.get("stopReason") != "end_turn":
         raise Broken(f"finished work has the stop reason {idle.get('stopReason')}", _states(link, session))
 
@@ -72,13 +68,17 @@ async def idle_is_the_end(bench: Bench) -> None:
     """STATE-2."""
     link = bench.link
     session = await link.new()
-    call = await link.prompt(session, bench.text())
-    await link.message_id(call)
-    idle = await link.until(session, is_state("idle"), call.mark, "the work ends with an idle state_update")
+    prompt = await link.finished(session, await link.prompt(session, bench.text()))
+    await _nothing_follows(bench, session, prompt.idle, "the work")
+
+
+async def _nothing_follows(bench: Bench, session: str, idle: Message, work: str) -> None:
+    """No output comes after the idle update, for as long as a turn of another session takes."""
+    link = bench.link
     await link.turn(await link.new(), bench.text("some time to go by"))
     late = [m for m in link.updates(session, idle.index + 1) if update_of(m, session).get("sessionUpdate") in OUTPUT]
     if late:
-        raise Broken("output of the work came after its idle state_update", (*show([idle]), *show(late[:4])))
+        raise Broken(f"output of {work} came after its idle state_update", (*show([idle]), *show(late[:4])))
 
 
 async def answers_at_insertion(bench: Bench) -> None:
@@ -97,9 +97,7 @@ async def no_busy_error(bench: Bench) -> None:
     link = bench.link
     async with bench.busy(link) as busy:
         first = await busy.message_id()
-        calls = [await link.prompt(busy.session, bench.text("while work runs")) for _ in range(2)]
-        await link.fence()
-        busy.still()
+        calls = await busy.meanwhile(*[bench.text("while work runs") for _ in range(2)])
         busy.held.release()
         ids = [first, *[await link.message_id(call) for call in calls]]
         await link.until(busy.session, is_state("idle"), calls[-1].mark, "all work ends with an idle state_update")
@@ -136,9 +134,7 @@ async def takes_links(bench: Bench) -> None:
     link = bench.link
     session = await link.new()
     linked = {"type": "resource_link", "name": "notes.txt", "uri": "file:///notes.txt"}
-    call = await link.prompt(session, [{"type": "text", "text": bench.text("with a link")}, linked])
-    await link.message_id(call)
-    await link.idle(session, call.mark)
+    await link.turn(session, [{"type": "text", "text": bench.text("with a link")}, linked])
 
 
 async def failures_after_insertion_are_no_errors(bench: Bench) -> None:
@@ -168,23 +164,12 @@ async def cancel_ends_the_work(bench: Bench) -> None:
     link = bench.link
     async with bench.busy(link) as busy:
         await busy.message_id()
-        busy.still()
-        mark = link.mark
-        await link.client.cancel(busy.session)
+        mark = await busy.cancel()
         idle = await link.until(busy.session, is_state("idle"), mark, "cancelled work ends with an idle state_update")
         if update_of(idle, busy.session).get("stopReason") != "cancelled":
             raise Broken("cancelled work does not end as cancelled", show([idle]))
         busy.held.release()
-        await link.turn(await link.new(), bench.text("some time to go by"))
-        late = [
-            m
-            for m in link.updates(busy.session, idle.index + 1)
-            if update_of(m, busy.session).get("sessionUpdate") in OUTPUT
-        ]
-        if late:
-            raise Broken(
-                "output of the cancelled work came after its idle state_update", (*show([idle]), *show(late[:4]))
-            )
+        await _nothing_follows(bench, busy.session, idle, "the cancelled work")
         again = [state for state in link.states(busy.session, idle.index + 1) if state.startswith("running")]
         if again:
             raise Broken("the cancelled work went on", _states(link, busy.session))
@@ -195,19 +180,11 @@ async def cancel_finishes_tools(bench: Bench) -> None:
     link = bench.link
     async with bench.busy(link) as busy:
         await busy.message_id()
-        busy.still()
-        mark = link.mark
-        await link.client.cancel(busy.session)
-        await link.idle(busy.session, mark)
-        calls: dict[str, Any] = {}
-        for message in link.updates(busy.session, busy.call.mark):
-            update = update_of(message, busy.session)
-            if update.get("sessionUpdate") == "tool_call_update":
-                calls[str(update.get("toolCallId"))] = update.get("status", calls.get(str(update.get("toolCallId"))))
-        if not calls:
+        await link.idle(busy.session, await busy.cancel())
+        statuses = link.tool_statuses(busy.session, busy.call.mark)
+        if not statuses:
             raise NotApplicable("the agent reported no tool call")
-        open_calls = [name for name, status in calls.items() if status not in ("completed", "failed", "cancelled")]
-        if open_calls:
+        if any(status not in FINAL for status in statuses.values()):
             raise Broken(
                 "a tool call of the cancelled work has no final status", show(link.tail(busy.session, busy.call.mark))
             )
@@ -218,11 +195,8 @@ async def cancel_gives_held_prompts_back(bench: Bench) -> None:
     link = bench.link
     async with bench.busy(link) as busy:
         await busy.message_id()
-        held = [await link.prompt(busy.session, bench.text("to be cancelled")) for _ in range(2)]
-        await link.fence()
-        busy.still()
-        mark = link.mark
-        await link.client.cancel(busy.session)
+        held = await busy.meanwhile(*[bench.text("to be cancelled") for _ in range(2)])
+        mark = await busy.cancel()
         answers = [await link.id_or_code(call) for call in held]
         wrong = [answer for answer in answers if isinstance(answer, int) and answer != CANCELLED]
         if wrong:
@@ -242,9 +216,7 @@ async def _prompt_right_after_a_cancel(bench: Bench) -> None:
     link = bench.link
     async with bench.busy(link) as busy:
         await busy.message_id()
-        busy.still()
-        mark = link.mark
-        await link.client.cancel(busy.session)
+        mark = await busy.cancel()
         call = await link.prompt(busy.session, bench.text("right after a cancel"))
         answer = await link.id_or_code(call)
         if isinstance(answer, int):
@@ -263,9 +235,7 @@ async def cancel_request_withdraws(bench: Bench) -> None:
     async with bench.busy(link) as busy:
         await busy.message_id()
         text = bench.text("to be withdrawn")
-        call = await link.prompt(busy.session, text)
-        await link.fence()
-        busy.still()
+        [call] = await busy.meanwhile(text)
         await link.client.cancel_request(call.request_id)
         await link.fence()
         busy.held.release()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from adapters.check.bench import Bench
-from adapters.check.link import Link, show, update_of
+from adapters.check.link import FINAL, Link, show, update_of
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
 from adapters.client.record import as_object
 from adapters.client.view import MalformedUpdateError, SessionView
@@ -91,20 +91,14 @@ async def replays_finished_tools(bench: Bench) -> None:
     async with bench.fresh() as link, bench.busy(link, "tool") as busy:
         session = busy.session
         await busy.message_id()
-        link.running.kill()
-        await link.running.wait(bench.bound)
+        await link.kill()
     async with bench.fresh() as link:
         mark = link.mark
         await link.resume(session, replay=True)
-        status: dict[str, object] = {}
-        for message in link.updates(session, mark):
-            update = update_of(message, session)
-            if update.get("sessionUpdate") == "tool_call_update":
-                status[str(update.get("toolCallId"))] = update.get("status", status.get(str(update.get("toolCallId"))))
         state = [update_of(m, session).get("state") for m in link.updates(session, mark)]
         if [value for value in state if value is not None][-1:] == ["running"]:
             raise NotApplicable("the agent carries the work on")
-        if any(value not in ("completed", "failed", "cancelled") for value in status.values()):
+        if any(status not in FINAL for status in link.tool_statuses(session, mark).values()):
             raise Broken("a tool call of dead work is replayed as unfinished", show(link.updates(session, mark)[-6:]))
         if link.agent_requests("session/request_permission", mark):
             raise Broken(

@@ -9,7 +9,7 @@ from adapters.check.bench import Bench
 from adapters.check.launch import gone
 from adapters.check.link import Json, Link, show
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
-from adapters.client.record import ConnectionLostError, Message, as_object
+from adapters.client.record import Message, as_object
 
 PATIENCE = 10.0
 """Seconds in which an agent that is asked to end should be gone."""
@@ -23,7 +23,7 @@ async def reads_other_line_ends(bench: Bench) -> None:
         request: Json = {"jsonrpc": "2.0", "id": "crlf", "method": "session/list", "params": {}}
         call = await link.raw(f"  {json.dumps(request)}\r", expecting="crlf")
         await link.outcome(call)
-        nameless = _nameless(link, 0)
+        nameless = [message for message in link.client.record.since(0, sent=False) if _is_nameless(message)]
         if nameless:
             raise Broken("blank lines were answered", show(nameless))
 
@@ -94,29 +94,15 @@ async def _ends(bench: Bench, link: Link, why: str) -> None:
 async def _one_error_each(bench: Bench, code: int, *lines: str) -> None:
     async with bench.fresh() as link:
         for line in lines:
-            mark = link.mark
-            await link.raw(line)
-            sent = f"-> {line}"
-            try:
-                await link.client.record.wait(_is_nameless, mark, bench.bound)
-            except TimeoutError:
-                raise Broken("the line got no answer", [sent]) from None
-            except ConnectionLostError:
-                raise Broken(f"{await link.how_it_ended()} after the line", [sent]) from None
-            await link.fence()
-            nameless = _nameless(link, mark)
+            nameless = await link.answers_to(line, _is_nameless)
             codes = [as_object(as_object(message.value).get("error")).get("code") for message in nameless]
             if codes != [code]:
-                raise Broken(f"the line must get one error {code} without id", [sent, *show(nameless)])
+                raise Broken(f"the line must get one error {code} without id", [f"-> {line}", *show(nameless)])
 
 
 def _is_nameless(message: Message) -> bool:
     value = as_object(message.value)
     return not message.sent and "method" not in value and "error" in value and value.get("id") is None
-
-
-def _nameless(link: Link, since: int) -> list[Message]:
-    return [message for message in link.client.record.since(since, sent=False) if _is_nameless(message)]
 
 
 async def keeps_reading_while_work_runs(bench: Bench) -> None:
