@@ -324,6 +324,8 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
             load, prepare = front.driver(tasks, guard.environment(environ))
 
             def load_guarded() -> Runtime:
+                # Other packages' plugins for pydantic would be looked for, and would read every prompt. Not for our children.
+                os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
                 tasks.start_soon(guard.start)
                 return load()
 

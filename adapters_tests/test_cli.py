@@ -12,7 +12,9 @@ import pytest
 
 import adapters
 from adapters import cli, doctor
+from adapters.acp.errors import InternalError
 from adapters.acp.framing import LineDecoder
+from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 
 ROOT = Path(adapters.__file__).parents[1]
@@ -227,6 +229,44 @@ async def test_it_ends_in_silence(environ: dict[str, str], number: signal.Signal
             agent.signal(number)
         assert await agent.wait() == 0
         assert agent.stderr == ""
+
+
+@pytest.fixture
+def beside_a_plugin(environ: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """A plugin for pydantic that notes its use in `loaded`, and a Claude Code that notes in `told` what it is told of them."""
+    site = tmp_path / "site"
+    info = site / "plugin-1.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
+    (info / "entry_points.txt").write_text("[pydantic]\nplugin = plugin:PLUGIN\n")
+    (site / "plugin.py").write_text(f"""
+class Plugin:
+    def new_schema_validator(self, *args, **kwargs):
+        open({str(tmp_path / "loaded")!r}, "w").close()
+        return None, None, None
+PLUGIN = Plugin()
+""")
+    note = f'#!/bin/sh\necho "${{PYDANTIC_DISABLE_PLUGINS-nothing}}" >>{tmp_path / "told"}\nexit 1\n'
+    Path(environ["CLAUDE_CODE_EXECUTABLE"]).write_text(note)
+    return {**environ, "PYTHONPATH": f"{environ['PYTHONPATH']}:{site}"}
+
+
+@pytest.mark.parametrize("chosen", [None, "others"])
+def test_no_plugin_of_pydantic_reads_what_clients_send(
+    beside_a_plugin: dict[str, str], tmp_path: Path, chosen: str | None
+) -> None:
+    """What is installed beside the agent is for others, unless the user says so; what the runtime is told stays as it is."""
+
+    async def ask() -> None:
+        async with start_agent([*COMMAND, "claude"], env=environ) as agent, Client(agent.transport) as client:
+            await client.initialize()
+            with pytest.raises(InternalError):
+                await client.new(str(tmp_path))
+
+    environ = beside_a_plugin | ({"PYDANTIC_DISABLE_PLUGINS": chosen} if chosen else {})
+    anyio.run(ask)
+    assert set((tmp_path / "told").read_text().split()) == {chosen or "nothing"}
+    assert (tmp_path / "loaded").exists() == (chosen is not None)
 
 
 def test_noise_on_stdin_is_answered_and_the_end_is_clean(environ: dict[str, str]) -> None:

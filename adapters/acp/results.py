@@ -1,9 +1,9 @@
 """Results of every method, by method: what a client reads, and an agent where it asks. Knows no params."""
 
-from collections.abc import Collection, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, Tag, ValidationError
+from pydantic import BaseModel, Field, Tag
 
 from adapters.acp.model import (
     Bool,
@@ -202,19 +202,6 @@ class ElicitationResult(Wire):
 
     action: Text
     content: dict[str, ElicitationValue] | None = None
-
-
-def selected_option(result: Any, offered: Collection[str]) -> str | None:
-    """The option id that a permission answer chose, None for everything that is not such a choice.
-
-    Not a choice: an error, a malformed result, another outcome, an id that was not offered (PERM-2, PERM-3, MAL-1). `result` is
-    the outcome of the request as `rpc.OutgoingRequest` gives it.
-    """
-    try:
-        outcome = PermissionResult.model_validate(result, by_alias=True, by_name=False).outcome
-    except ValidationError:
-        return None
-    return outcome.option_id if isinstance(outcome, SelectedOutcome) and outcome.option_id in offered else None
 
 
 RESULTS: Mapping[str, type[BaseModel]] = {

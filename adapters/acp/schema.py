@@ -1,14 +1,15 @@
 """The v2 messages as models: one place to import them from, and the readers that turn wire values into them.
 
 Owns how a malformed value is reported: by the path of the field and what is wanted there, never by the value (RPC-15, KEY-30).
-Importing this imports pydantic; the models are built at first use. See `model` for names, salvage marks and three-state fields.
+Importing this imports pydantic; the models are built at first use, and those of results are loaded then, too: an agent writes
+results and reads next to none, and its client waits while it starts. See `model` for names, salvage marks and three-state fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
@@ -68,30 +69,6 @@ from adapters.acp.requests import (
     SetConfigOption,
     ToolCallSubject,
 )
-from adapters.acp.results import (
-    RESULTS,
-    AgentCapabilities,
-    AuthMethod,
-    AuthMethodAgent,
-    AuthMethodTerminal,
-    CancelledOutcome,
-    ElicitationResult,
-    Empty,
-    Implementation,
-    InitializeResult,
-    ListSessionsResult,
-    McpCapabilities,
-    NewSessionResult,
-    PermissionResult,
-    PromptCapabilities,
-    PromptResult,
-    ResumeSessionResult,
-    SelectedOutcome,
-    SessionCapabilities,
-    SessionInfo,
-    SetConfigOptionResult,
-    selected_option,
-)
 from adapters.acp.tools import (
     AddChange,
     CancelCapability,
@@ -146,6 +123,31 @@ from adapters.acp.updates import (
     UserMessage,
     UserMessageChunk,
 )
+
+if TYPE_CHECKING:
+    from adapters.acp.results import (
+        RESULTS,
+        AgentCapabilities,
+        AuthMethod,
+        AuthMethodAgent,
+        AuthMethodTerminal,
+        CancelledOutcome,
+        ElicitationResult,
+        Empty,
+        Implementation,
+        InitializeResult,
+        ListSessionsResult,
+        McpCapabilities,
+        NewSessionResult,
+        PermissionResult,
+        PromptCapabilities,
+        PromptResult,
+        ResumeSessionResult,
+        SelectedOutcome,
+        SessionCapabilities,
+        SessionInfo,
+        SetConfigOptionResult,
+    )
 
 __all__ = [
     "PARAMS",
@@ -280,6 +282,15 @@ __all__ = [
     "selected_option",
 ]
 
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from adapters.acp import results  # noqa: PLC0415 - see the head of this file
+
+    return getattr(results, name)
+
+
 _BY_WIRE_NAME: Final[Mapping[str, Any]] = {"by_alias": True, "by_name": False}
 
 
@@ -298,6 +309,8 @@ def parse_params(method: str, params: Any) -> BaseModel:
 
 def parse_result(method: str, result: Any) -> BaseModel:
     """The result of a request as the model of its method. Raises `InvalidResult`, or `MethodNotFound` without a model."""
+    from adapters.acp.results import RESULTS  # noqa: PLC0415 - see the head of this file
+
     model = RESULTS.get(method)
     if model is None:
         raise MethodNotFound(method)
@@ -318,6 +331,21 @@ def parse_content(block: Any) -> ContentBlock:
         return _content_reader().validate_python(block, **_BY_WIRE_NAME)
     except ValidationError as error:
         raise InvalidParams(f"Invalid params: {describe(error, 'content')}.") from None
+
+
+def selected_option(result: Any, offered: Collection[str]) -> str | None:
+    """The option id that a permission answer chose, None for everything that is not such a choice.
+
+    Not a choice: an error, a malformed result, another outcome, an id that was not offered (PERM-2, PERM-3, MAL-1). `result` is
+    the outcome of the request as `rpc.OutgoingRequest` gives it.
+    """
+    from adapters.acp.results import PermissionResult, SelectedOutcome  # noqa: PLC0415 - see the head of this file
+
+    try:
+        outcome = PermissionResult.model_validate(result, **_BY_WIRE_NAME).outcome
+    except ValidationError:
+        return None
+    return outcome.option_id if isinstance(outcome, SelectedOutcome) and outcome.option_id in offered else None
 
 
 def describe(error: ValidationError, root: str = "") -> str:

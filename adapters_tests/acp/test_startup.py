@@ -38,6 +38,24 @@ print(built)
     assert run.stdout.strip() == "[]"
 
 
+def test_the_models_of_results_are_loaded_by_whoever_reads_one() -> None:
+    """An agent writes results; they cost its client 7 ms."""
+    code = """
+import sys
+import adapters.core.agent
+print("adapters.acp.results" in sys.modules)
+from adapters.acp.schema import NewSessionResult, selected_option
+print(NewSessionResult(session_id="s").session_id, selected_option({"outcome": {"outcome": "cancelled"}}, ["y"]))
+"""
+    run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == ["False", "s None"]
+
+
+def test_a_name_that_is_no_model_is_an_error() -> None:
+    with pytest.raises(AttributeError, match=r"adapters\.acp\.schema.*Nothing"):
+        _ = schema_module.Nothing
+
+
 def test_public_names_are_pinned() -> None:
     """What others import is listed; nothing of the listing is missing."""
     assert len(set(schema_module.__all__)) == len(schema_module.__all__)
