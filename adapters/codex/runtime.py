@@ -28,6 +28,9 @@ from adapters.core.shapes import as_mapping, as_text
 _START_BOUND: Final = 60.0
 """Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
 
+_ANSWERED_AFTER: Final = 8
+"""Rounds of the event loop in which the answer with a new session is written (measured: 5). Models are built behind it."""
+
 
 @dataclass(eq=False, slots=True)
 class _Opening:
@@ -173,6 +176,8 @@ class CodexRuntime:
 
 
 async def _build_models() -> None:
+    for _ in range(_ANSWERED_AFTER):
+        await anyio.lowlevel.checkpoint()
     for update in samples():
         dump(update)
         await anyio.lowlevel.checkpoint()
