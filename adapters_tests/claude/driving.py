@@ -16,9 +16,13 @@ from anyio.abc import SocketStream, TaskGroup
 from adapters.acp.framing import encode
 from adapters.claude.runtime import ClaudeRuntime
 from adapters.claude.session import ClaudeSession
+from adapters.core.runtime import PromptInserted
 from adapters_tests.core.fake_program import FakeProgram, FakeRig, Sink, open_rig, text
 
 __all__ = ["Sink", "text"]  # passed on to the tests, beside what is made here
+
+A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
+"""The first and the second prompt of a test."""
 
 
 class Fake(FakeProgram):
@@ -89,6 +93,27 @@ class Rig(FakeRig[Fake]):
         sink = Sink()
         session = await self.runtime.new_session(self.setup(), sink)
         return session, await self.fake(len(self.fakes)), sink
+
+    async def submitted(self) -> tuple[ClaudeSession, Fake, Sink]:
+        """A new session whose process has heard A."""
+        session, fake, sink = await self.new()
+        await session.submit(A, text())
+        await fake.hears("user")
+        return session, fake, sink
+
+    async def taken(self) -> tuple[ClaudeSession, Fake, Sink]:
+        """A new session whose process has begun with A and not stored it."""
+        session, fake, sink = await self.submitted()
+        await fake.takes(A)
+        return session, fake, sink
+
+    async def working(self) -> tuple[ClaudeSession, Fake, Sink]:
+        """A new session with A stored, whose turn runs."""
+        session, fake, sink = await self.taken()
+        self.store(session.session_id, entry(A))
+        await fake.mirror(entry(A))
+        await sink.until(PromptInserted)
+        return session, fake, sink
 
     def file(self, session_id: str) -> Path:
         """Where the stored session is."""

@@ -9,15 +9,14 @@ from pathlib import Path
 import anyio
 import pytest
 
+from adapters.acp.errors import InternalError
 from adapters.acp.schema import AgentMessageChunk
 from adapters.claude import launch, watch
 from adapters.claude import session as driver
-from adapters.core.runtime import Output, PromptInserted, ReadyChanged, WorkEnded
-from adapters_tests.claude.driving import Fake, Rig, Sink, entry, rig, text
+from adapters.core.runtime import Output, ReadyChanged, WorkEnded
+from adapters_tests.claude.driving import A, B, Fake, Rig, Sink, entry, rig, text
 
 pytestmark = pytest.mark.anyio
-
-A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 
 
 @pytest.fixture
@@ -28,13 +27,7 @@ async def one(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def streaming(one: Rig) -> tuple[driver.ClaudeSession, Fake, Sink]:
     """A session whose work has streamed some text."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
-    one.store(session.session_id, entry(A))
-    await fake.mirror(entry(A))
-    await sink.until(PromptInserted)
+    session, fake, sink = await one.working()
     events = (
         {"type": "message_start", "message": {"id": "m"}},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
@@ -71,7 +64,8 @@ async def test_silence_is_no_end(one: Rig, monkeypatch: pytest.MonkeyPatch) -> N
     """F17: the model may think for long; as long as the process lives, its work goes on, however often it is looked after."""
     monkeypatch.setattr(watch, "_EVERY", 0.02)
     _, fake, sink = await streaming(one)
-    await anyio.sleep(0.5)  # some twenty rounds of whatever looks after prompts
+    # Some twenty rounds. Nothing can be awaited: nobody looks after a stored prompt, and any word would end the silence.
+    await anyio.sleep(0.5)
     assert sink.of(WorkEnded) == []
     await fake.result(A)
     assert (await sink.until(WorkEnded)).stop_reason == "end_turn"
@@ -119,7 +113,8 @@ async def test_a_long_history_gets_the_time_that_its_reading_takes(
         request = await fake.hears("initialize")
         shown = [update async for update in session.replay()]
         assert [update.session_update for update in shown] == ["user_message"], "history waits for no process (F26)"
-        await anyio.sleep(0.5)  # longer than the bound of a session without history
+        with pytest.raises(InternalError, match="does not start"):  # it began later: the bound without history is over
+            await one.runtime.new_session(one.setup(), Sink())
         assert not session.ready
         await fake.answers(request, commands=[])
         await session.started()

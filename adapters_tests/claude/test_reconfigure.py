@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.core.runtime import PromptInserted, WorkEnded
-from adapters_tests.claude.driving import entry, rig, text
-from adapters_tests.claude.test_session import A, B, working
+from adapters_tests.claude.driving import A, B, entry, rig, text
 
 pytestmark = pytest.mark.anyio
 
@@ -19,7 +18,7 @@ C = "cccccccc-0000-4000-8000-000000000003"
 async def test_new_roots_reach_the_next_prompt_that_finds_no_work(tmp_path: Path) -> None:
     """RESUME-1, RESUME-5: a running turn keeps its process, and a prompt during it too."""
     async with rig(tmp_path) as made:
-        session, fake, sink = await working(made)
+        session, fake, sink = await made.working()
         await session.reconfigure(replace(made.setup(), additional_directories=("/",)))
         await session.submit(B, text())
         assert (await fake.hears("user"))["uuid"] == B

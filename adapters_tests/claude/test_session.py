@@ -31,11 +31,10 @@ from adapters.core.runtime import (
     WorkEnded,
     WorkStarted,
 )
-from adapters_tests.claude.driving import Fake, Rig, Sink, entry, rig, text
+from adapters_tests.claude.driving import A, B, Fake, Rig, Sink, entry, rig, text
 
 pytestmark = pytest.mark.anyio
 
-A, B = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-000000000002"
 CONVERSATION = (WorkStarted, PromptTaken, PromptInserted, PromptLiveOnly, PromptFailed, WorkEnded)
 
 
@@ -54,18 +53,6 @@ def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_EVERY", 0.05)
     monkeypatch.setattr(watch, "_LOOK_BOUND", 0.2)
     monkeypatch.setattr(watch, "_WITHDRAW_AGAIN", 0.05)
-
-
-async def working(one: Rig, message_id: str = A) -> tuple[driver.ClaudeSession, Fake, Sink]:
-    """A session with a stored prompt whose turn runs."""
-    session, fake, sink = await one.new()
-    await session.submit(message_id, text())
-    await fake.hears("user")
-    await fake.takes(message_id)
-    one.store(session.session_id, entry(message_id))
-    await fake.mirror(entry(message_id))
-    await sink.until(PromptInserted)
-    return session, fake, sink
 
 
 # --- the usual way ---------------------------------------------------------------------------------------------------
@@ -107,7 +94,7 @@ async def test_a_prompt_is_taken_stored_worked_on_and_done(one: Rig) -> None:
 
 async def test_a_prompt_during_work_goes_to_the_same_process_at_once(one: Rig) -> None:
     """D3."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     assert session.ready
     await session.submit(B, text())
     assert (await fake.hears("user"))["uuid"] == B
@@ -129,10 +116,7 @@ async def test_what_the_cli_cannot_take_is_refused_before_anything_happens(one: 
 
 
 async def test_another_sessions_mirror_proves_nothing(one: Rig) -> None:
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    _, fake, sink = await one.taken()
     await fake.say({"type": "transcript_mirror", "filePath": "/c/agent-x.jsonl", "entries": [entry(A)]})
     await fake.result(A)
     await sink.until(WorkEnded)
@@ -141,9 +125,7 @@ async def test_another_sessions_mirror_proves_nothing(one: Rig) -> None:
 
 async def test_noise_unknown_frames_and_long_lines_hide_nothing(one: Rig) -> None:
     """D11; one line over a megabyte does not end the session."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    _, fake, sink = await one.submitted()
     await fake.order(out='Welcome back!\n\n[1]\n{"type":\n{"type":"novel"}\n{"type":"assistant","message":7}\n')
     await fake.say({"type": "user", "isReplay": 1, "message": {"content": "x" * 3_000_000}})
     await fake.takes(A)
@@ -155,10 +137,7 @@ async def test_noise_unknown_frames_and_long_lines_hide_nothing(one: Rig) -> Non
 
 
 async def test_without_mirror_frames_the_file_is_the_evidence(one: Rig) -> None:
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    session, fake, sink = await one.taken()
     one.store(session.session_id, entry(A))
     await fake.result(A)
     assert await sink.until(PromptInserted) == PromptInserted(A)
@@ -166,10 +145,7 @@ async def test_without_mirror_frames_the_file_is_the_evidence(one: Rig) -> None:
 
 @pytest.mark.usefixtures("_hasty")
 async def test_a_long_turn_without_mirror_frames_is_looked_for_in_the_file(one: Rig) -> None:
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    session, _, sink = await one.taken()
     one.store(session.session_id, entry(A))
     await sink.until(PromptInserted)
     assert sink.of(WorkEnded) == []
@@ -177,10 +153,7 @@ async def test_a_long_turn_without_mirror_frames_is_looked_for_in_the_file(one: 
 
 async def test_a_store_that_does_not_take_it_makes_it_live_only(one: Rig) -> None:
     """KEY-43."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    _, fake, sink = await one.taken()
     await fake.say({"type": "assistant", "message": {"id": "m", "content": [{"type": "text", "text": "done"}]}})
     await fake.result(A)
     assert await sink.until(PromptLiveOnly) == PromptLiveOnly(A)
@@ -197,10 +170,7 @@ async def test_a_store_that_cannot_be_read_is_an_error_not_a_no(one: Rig) -> Non
 
 async def test_a_store_that_cannot_be_read_at_the_death_leaves_the_prompt_undecided(one: Rig) -> None:
     """D7, ADP-6: nobody can say that it was not inserted, so the error does not say so."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    session, fake, sink = await one.taken()
     await sink.until(PromptTaken)
     one.file(session.session_id).mkdir()
     fake.kill()
@@ -218,9 +188,7 @@ async def test_a_store_that_cannot_be_read_at_the_death_leaves_the_prompt_undeci
 
 async def test_a_confirmed_withdrawal_and_the_same_id_again(one: Rig) -> None:
     """E5, E52: the id is burnt in that process, so a fresh one runs it."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     await session.withdraw(A)
     request = await fake.hears("cancel_async_message")
@@ -240,9 +208,7 @@ async def test_a_confirmed_withdrawal_and_the_same_id_again(one: Rig) -> None:
 
 async def test_a_refused_withdrawal_waits_for_the_truth(one: Rig) -> None:
     """E7."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     await session.withdraw(A)
     request = await fake.hears("cancel_async_message")
@@ -256,9 +222,7 @@ async def test_a_refused_withdrawal_waits_for_the_truth(one: Rig) -> None:
 @pytest.mark.usefixtures("_hasty")
 async def test_a_prompt_held_outside_the_queue_is_withdrawn_by_an_interrupt(one: Rig) -> None:
     """While it waits for MCP servers the CLI refuses to withdraw what it has not begun (2.1.332)."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     await session.withdraw(A)
     await fake.answers(await fake.hears("cancel_async_message"), cancelled=False)
@@ -295,9 +259,7 @@ async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) ->
 @pytest.mark.usefixtures("_hasty")
 async def test_a_swallowed_prompt_fails_and_its_retry_runs_in_a_fresh_process(one: Rig) -> None:
     """A known fault: the follow-up that nobody ever sees. The process lives and answers, and has no word for the prompt."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     for _ in range(watch._SKIPPED_AFTER):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
@@ -309,7 +271,7 @@ async def test_a_swallowed_prompt_fails_and_its_retry_runs_in_a_fresh_process(on
 @pytest.mark.usefixtures("_hasty")
 async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_turn_alone(one: Rig) -> None:
     """A known fault: the input clears, the agent never sees it. Its retry waits for the end of the turn."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await session.submit(B, text())
     await fake.hears("user")
     for _ in range(watch._SKIPPED_AFTER):
@@ -325,9 +287,7 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
 @pytest.mark.usefixtures("_hasty")
 async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "_ANSWER_BOUND", 0.2)
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -338,9 +298,7 @@ async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig, monkey
 
 
 async def test_an_echo_alone_is_a_skipped_prompt(one: Rig) -> None:
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    _, fake, sink = await one.submitted()
     await fake.say({"type": "user", "uuid": A, "isReplay": True, "message": {"content": "hi"}})
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -413,7 +371,7 @@ class Broken(anyio.Event):
 
 async def test_a_reader_that_fails_ends_the_process_and_the_session_lives_on(one: Rig) -> None:
     """D7: the same path as for a process that died; nobody waits for ever."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     was_open, sink.open = sink.open, Broken()
     await fake.say({"type": "novel"})
     ended = await sink.until(WorkEnded)
@@ -428,7 +386,7 @@ async def test_a_reader_that_fails_ends_the_process_and_the_session_lives_on(one
 
 
 async def test_an_interrupt_ends_the_work(one: Rig) -> None:
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await session.interrupt()
     await session.interrupt()
     request = await fake.hears("interrupt")
@@ -446,9 +404,7 @@ async def test_an_interrupt_before_the_turn_began_inside_is_sent_again(
 ) -> None:
     """A known fault: an interrupt during start-up resolves and does nothing."""
     monkeypatch.setattr(watch, "_INTERRUPT_AGAIN", 60)  # so the beginning of the turn is what sends it again
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued", "started")
     await sink.until(WorkStarted)
     await session.interrupt()
@@ -464,7 +420,7 @@ async def test_an_interrupt_before_the_turn_began_inside_is_sent_again(
 @pytest.mark.parametrize("deaf", [False, True])
 async def test_an_ignored_interrupt_ends_the_process_and_the_session_lives_on(one: Rig, deaf: bool) -> None:
     """A known fault: the fake ignores the interrupt, and TERM."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     if deaf:
         await fake.order(deaf=True)
         await fake.hears("deaf")
@@ -482,7 +438,7 @@ async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_re
     one: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "INTERRUPT_BOUND", 1.0)
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     sink.open = anyio.Event()
     await fake.say({"type": "novel"})
     process = session._process
@@ -500,7 +456,7 @@ async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_re
 
 async def test_the_end_of_one_turn_is_not_inherited_by_the_next(one: Rig) -> None:
     """A known fault: the leftover result of a cancelled turn ends the next one."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await fake.result(A)
     await sink.until(WorkEnded)
     await session.submit(B, text())
@@ -516,7 +472,7 @@ async def test_the_end_of_one_turn_is_not_inherited_by_the_next(one: Rig) -> Non
 
 async def test_background_follow_up_work_has_its_own_bracket(one: Rig) -> None:
     """A known fault: a turn reported done while its background work goes on."""
-    _, fake, sink = await working(one)
+    _, fake, sink = await one.working()
     await fake.result(A)
     await sink.until(WorkEnded)
     await fake.say({"type": "system", "subtype": "init"})
@@ -531,9 +487,7 @@ async def test_background_follow_up_work_has_its_own_bracket(one: Rig) -> None:
 @pytest.mark.parametrize("reached", ["sent", "queued", "started"])
 async def test_death_before_storage_is_an_error_and_the_next_prompt_starts_anew(one: Rig, reached: str) -> None:
     """D7, E9."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
+    session, fake, sink = await one.submitted()
     if reached != "sent":
         await fake.lifecycle(A, "queued")
     if reached == "started":
@@ -569,10 +523,7 @@ async def test_a_prompt_is_not_sent_to_a_process_whose_death_is_still_news(one: 
 
 async def test_death_after_storage_is_a_success_and_an_error_of_the_work(one: Rig) -> None:
     """D7, E10: the file decides, although no mirror frame came."""
-    session, fake, sink = await one.new()
-    await session.submit(A, text())
-    await fake.hears("user")
-    await fake.takes(A)
+    session, fake, sink = await one.taken()
     await sink.until(PromptTaken)
     one.store(session.session_id, entry(A))
     fake.kill()
@@ -586,7 +537,7 @@ async def test_death_after_storage_is_a_success_and_an_error_of_the_work(one: Ri
 
 async def test_death_closes_tool_calls_and_withdraws_questions(one: Rig) -> None:
     """STOP-4, RCAN-7."""
-    _, fake, sink = await working(one)
+    _, fake, sink = await one.working()
     tool = {"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": "sleep 9"}}
     await fake.say({"type": "assistant", "message": {"id": "m", "content": [tool]}})
     ask = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "toolu_1", "input": tool["input"]}
@@ -611,7 +562,7 @@ async def test_death_while_idle_costs_nothing(one: Rig) -> None:
 
 async def test_tools_of_a_process_that_died_are_ended(one: Rig) -> None:
     """SIGKILL leaves tool children running; a retry must not run beside them."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     tool = await anyio.open_process(["sleep", "60"], env={**fake.env}, start_new_session=True)
     async with tool:
         fake.kill()
@@ -711,7 +662,7 @@ ASK = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "inp
 
 
 async def test_a_permission_goes_to_the_client_and_its_answer_to_the_cli(one: Rig) -> None:
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await fake.say({"type": "control_request", "request_id": "q", "request": ASK})
     asked = await sink.until(PermissionRequested)
     assert asked.foreground
@@ -737,7 +688,7 @@ async def test_a_permission_goes_to_the_client_and_its_answer_to_the_cli(one: Ri
 
 async def test_questions_of_a_stopped_turn_are_denied_at_once(one: Rig) -> None:
     """A known fault: the abandoned turn's requests fail one by one, ten minutes long."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await session.interrupt()
     await fake.hears("interrupt")
     await fake.say({"type": "control_request", "request_id": "q", "request": ASK})
@@ -746,7 +697,7 @@ async def test_questions_of_a_stopped_turn_are_denied_at_once(one: Rig) -> None:
 
 
 async def test_questions_that_cannot_be_shown_are_answered_here(one: Rig) -> None:
-    _, fake, sink = await working(one)
+    _, fake, sink = await one.working()
     ask = {"subtype": "can_use_tool", "tool_name": "AskUserQuestion", "tool_use_id": "t", "input": {"questions": []}}
     await fake.say({"type": "control_request", "request_id": "q", "request": ask})
     assert (await fake.hears("control_response"))["response"]["response"]["behavior"] == "deny"
@@ -758,7 +709,7 @@ async def test_questions_that_cannot_be_shown_are_answered_here(one: Rig) -> Non
 
 async def test_a_session_continued_elsewhere_is_taken_up_by_a_fresh_process(one: Rig) -> None:
     """D6: the user's own claude in a terminal."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await fake.result(A)
     await sink.until(WorkEnded)
     one.store(session.session_id, entry("theirs"))
@@ -771,7 +722,7 @@ async def test_a_session_continued_elsewhere_is_taken_up_by_a_fresh_process(one:
 
 
 async def test_entries_that_our_process_announces_a_moment_later_restart_nothing(one: Rig) -> None:
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await fake.result(A)
     await sink.until(WorkEnded)
     one.store(session.session_id, {"type": "assistant", "uuid": "late"})
@@ -783,7 +734,7 @@ async def test_entries_that_our_process_announces_a_moment_later_restart_nothing
 
 async def test_a_process_that_leaves_the_session_gets_no_further_prompt(one: Rig) -> None:
     """D8: whatever made it do that."""
-    session, fake, sink = await working(one)
+    session, fake, sink = await one.working()
     await fake.say({"type": "conversation_reset", "trigger": "clear", "new_conversation_id": "x"})
     await fake.result(A)
     await sink.until(WorkEnded)
@@ -796,7 +747,7 @@ async def test_a_process_that_leaves_the_session_gets_no_further_prompt(one: Rig
 async def test_one_holder_per_session(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """E45, D6."""
     monkeypatch.setattr("adapters.claude.runtime._LOCK_BOUND", 0.1)
-    session, _, _ = await working(one)
+    session, _, _ = await one.working()
     with pytest.raises(InternalError, match="is active in process"):
         await one.runtime.open_session(session.session_id, one.setup(), Sink())
     with pytest.raises(InternalError, match="is active in process"):
@@ -835,7 +786,7 @@ async def test_a_stored_session_whose_process_does_not_come_up(tmp_path: Path, h
 
 async def test_a_stored_session_without_a_program_is_refused_before_its_history(one: Rig) -> None:
     """RESUME-7."""
-    session, _, _ = await working(one)
+    session, _, _ = await one.working()
     await session.close()
     one.runtime._environ["CLAUDE_CODE_EXECUTABLE"] = "/nowhere/claude"
     with pytest.raises(InternalError, match="CLAUDE_CODE_EXECUTABLE"):
@@ -854,7 +805,7 @@ async def test_a_session_that_is_not_stored_is_not_found(one: Rig, session_id: s
 
 async def test_an_orphan_is_gone_before_the_session_is_looked_into(one: Rig) -> None:
     """ADP-15."""
-    session, fake, _ = await working(one)
+    session, fake, _ = await one.working()
     session_id = session.session_id
     await session.close()
     command = [one.environ["CLAUDE_CODE_EXECUTABLE"], f"--resume={session_id}"]
@@ -885,10 +836,7 @@ async def test_closing_ends_everything_and_gives_the_lock_back(one: Rig) -> None
 async def test_closing_decides_an_open_prompt_by_the_store(one: Rig) -> None:
     """CLOSE-4."""
     for stored, outcome in ((True, PromptInserted(A)), (False, PromptFailed(A, None))):
-        session, fake, sink = await one.new()
-        await session.submit(A, text())
-        await fake.hears("user")
-        await fake.takes(A)
+        session, _, sink = await one.taken()
         await sink.until(PromptTaken)
         if stored:
             one.store(session.session_id, entry(A))
@@ -897,7 +845,7 @@ async def test_closing_decides_an_open_prompt_by_the_store(one: Rig) -> None:
 
 
 async def test_closing_a_session_whose_process_ignores_everything_is_bounded(one: Rig) -> None:
-    session, fake, _ = await working(one)
+    session, fake, _ = await one.working()
     await fake.order(deaf=True)
     await fake.hears("deaf")
     with anyio.fail_after(15):
@@ -961,6 +909,6 @@ async def test_replay_of_a_session_without_history_is_empty(one: Rig) -> None:
 
 
 async def test_replay_reads_the_stored_session(one: Rig) -> None:
-    session, _, _ = await working(one)
+    session, _, _ = await one.working()
     updates = [update async for update in session.replay()]
     assert [update.message_id for update in updates] == [A]  # pyright: ignore[reportAttributeAccessIssue]
