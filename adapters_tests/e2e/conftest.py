@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from adapters.scripted.server import ScriptedServer
+from adapters_tests.e2e.asked import Asked
 from adapters_tests.e2e.rig import Link, Rig, open_rig
 from adapters_tests.e2e.runtimes import RuntimeUnderTest
 
@@ -24,6 +25,26 @@ async def shared(shared_rig: Rig) -> AsyncIterator[Link]:
     """An agent that the tests of a module share; each makes its own session and texts."""
     async with shared_rig.agent() as link:
         yield link
+
+
+@pytest.fixture(scope="module")
+def user() -> Asked:
+    """Who is asked by the agent of `link`."""
+    return Asked()
+
+
+@pytest.fixture(scope="module")
+async def link(shared_rig: Rig, user: Asked) -> AsyncIterator[Link]:
+    """Like `shared`, for tests that answer its questions: see `asked`."""
+    async with shared_rig.agent(user) as link:
+        yield link
+
+
+@pytest.fixture
+def asked(user: Asked) -> Asked:
+    """Who is asked by the agent of `link`, for this test."""
+    user.reset()
+    return user
 
 
 @pytest.fixture

@@ -8,17 +8,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import anyio
 import pytest
 
 from adapters.acp.errors import AcpError
-from adapters.client import permissions
-from adapters.client.permissions import Question
 from adapters.client.view import SessionView
 from adapters.scripted.home import isolated_codex_home
 from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, Usage, say
+from adapters_tests.e2e.asked import Asked, choosing, refusing
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, id_or_none, is_update
 from adapters_tests.e2e.runtimes import CODEX, codex_binary
@@ -434,44 +432,12 @@ async def test_compact_waits_for_the_end_of_the_turn(shared: Link, text: str) ->
 # --- questions ---------------------------------------------------------------------------------------------------------------
 
 
-class Asked:
-    """Answers questions by option id, or by kind, and notes them."""
-
-    def __init__(self) -> None:
-        self.questions: list[Question] = []
-        self.choice = "accept"
-        self.policy = permissions.allow
-        """Where the choice is not offered."""
-
-    async def __call__(self, question: Question) -> str | None:
-        self.questions.append(question)
-        known = [option["optionId"] for option in question.options]
-        return self.choice if self.choice in known else await self.policy(question)
-
-
-@pytest.fixture(scope="module")
-def asked() -> Asked:
-    return Asked()
-
-
-@pytest.fixture(scope="module")
-async def link(shared_rig: Rig, asked: Asked) -> Any:
-    async with shared_rig.agent(asked) as link:
-        yield link
-
-
-@pytest.fixture(autouse=True)
-def fresh(asked: Asked) -> None:
-    asked.questions.clear()
-    asked.choice, asked.policy = "accept", permissions.allow
-
-
 @pytest.mark.parametrize("choice", ["accept_for_session", "accept_prefix"])
 async def test_a_command_that_is_allowed_from_now_on(link: Link, asked: Asked, text: str, choice: str) -> None:
     """PERM-1, PERM-7: the command is shown; the second time nobody is asked."""
     path = link.rig.project / f"from-now-on-{choice}"
     link.rig.answer(text, Answer((link.rig.runtime.asking(f"touch '{path}'"),)), say("Touched."))
-    asked.choice = choice
+    asked.answer = choosing(choice)
     session = await link.new()
     await link.turn(session, text)
     path.unlink()
@@ -487,7 +453,7 @@ async def test_reject_and_stop(link: Link, asked: Asked, text: str) -> None:
     """PERM-2, STOP-1: Codex interrupts the turn; the command did not run, and the session goes on."""
     path = link.rig.project / "rejected-and-stopped"
     link.rig.answer(text, Answer((link.rig.runtime.asking(f"touch '{path}'"),)), say("Never said."))
-    asked.choice = "cancel"
+    asked.answer = choosing("cancel")
     session = await link.new()
     call = await link.prompt(session, text)
     await call.message_id()
@@ -505,7 +471,7 @@ async def test_a_change_of_files_is_asked_about_with_its_diff(rig: Rig, asked: A
     path.write_text("one\ntwo\n")
     patch = "*** Begin Patch\n*** Update File: poem.txt\n@@\n one\n-two\n+2\n*** End Patch"
     rig.answer(text, Answer((Shell(f"apply_patch <<'EOF'\n{patch}\nEOF"),)), say("Patched, or not."))
-    asked.choice = choice
+    asked.answer = choosing(choice)
     home = Path(isolated_codex_home(rig.root / "careful", rig.model.base_url)["CODEX_HOME"])
     config = (home / "config.toml").read_text()
     (home / "config.toml").write_text(config.replace('"workspace-write"', '"read-only"'))
@@ -531,11 +497,7 @@ async def test_a_refused_command_is_missing_in_a_replay(link: Link, asked: Asked
     commands = [link.rig.runtime.asking(f"touch '{path}'") for path in (refused, allowed)]
     link.rig.answer(text, *(Answer((command,)) for command in commands), say("A pity."))
     session = await link.new()
-
-    async def only_the_second(question: Question) -> str | None:
-        return await (permissions.reject if "refused-and" in str(question.params) else permissions.allow)(question)
-
-    asked.choice, asked.policy = "", only_the_second
+    asked.answer = refusing("refused-and")
     await link.turn(session, text)
     live = link.client.view(session).snapshot()
     calls = [item.item_id for item in link.client.view(session).items("tool_call")]
@@ -576,7 +538,7 @@ async def test_a_tool_of_an_mcp_server_is_asked_about(
     opened, questions = counts
     server = {"type": "stdio", "name": "My box", "command": sys.executable, "args": ["-c", BOX, str(log)], "env": []}
     link.rig.answer(text, Answer((ToolUse("open", {}, namespace="mcp__My_box"),)), say("Opened, or not."))
-    asked.choice = choice
+    asked.answer = choosing(choice)
     session = await link.new(mcpServers=[server])
     for _ in range(2):
         await link.turn(session, text)

@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import pytest
 
-from adapters.acp.errors import AcpError, InternalError
+from adapters.acp.errors import InternalError
 from adapters.client import permissions
-from adapters.client.permissions import Policy, Question
+from adapters.client.permissions import Question
 from adapters.scripted.script import Answer, say
+from adapters_tests.e2e.asked import Asked, refusing
 from adapters_tests.e2e.rig import Link, Rig
 
 pytestmark = pytest.mark.anyio
-
-
-class Asked:
-    """A policy that a test steers: it notes the questions and answers as `answer` says, or waits for `released`."""
-
-    def __init__(self) -> None:
-        self.questions: list[Question] = []
-        self.answer: Policy = permissions.allow
-        self.released = anyio.Event()
-        self.released.set()
-        self._came = anyio.Event()
-
-    async def __call__(self, question: Question) -> str | Mapping[str, Any] | AcpError | None:
-        self.questions.append(question)
-        self._came.set()
-        self._came = anyio.Event()
-        await self.released.wait()
-        return await self.answer(question)
-
-    async def wait(self, count: int = 1) -> None:
-        with anyio.fail_after(20):
-            while len(self.questions) < count:
-                await self._came.wait()
-
-
-@pytest.fixture(scope="module")
-def asked() -> Asked:
-    return Asked()
-
-
-@pytest.fixture(scope="module")
-async def link(shared_rig: Rig, asked: Asked) -> Any:
-    async with shared_rig.agent(asked) as link:
-        yield link
-
-
-@pytest.fixture(autouse=True)
-def fresh(asked: Asked) -> None:
-    asked.questions.clear()
-    asked.answer = permissions.allow
-    asked.released.set()
 
 
 def touching(rig: Rig, text: str, name: str) -> Path:
@@ -163,12 +122,7 @@ async def test_two_tools_of_one_answer_are_asked_about_and_run(link: Link, asked
     first, second = link.rig.project / "two-first", link.rig.project / "two-second"
     commands = [link.rig.runtime.asking(f"touch '{path}'") for path in (first, second)]
     link.rig.answer(text, Answer(tuple(commands)), say("Both."))
-
-    async def only_the_second(question: Question) -> str | None:
-        refuse = "two-first" in str(question.params)
-        return await (permissions.reject if refuse else permissions.allow)(question)
-
-    asked.answer = only_the_second
+    asked.answer = refusing("two-first")
     session = await link.new()
     await link.turn(session, text)
     assert (first.exists(), second.exists()) == (False, True)
