@@ -7,6 +7,7 @@ import signal
 import stat
 import sys
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -232,16 +233,23 @@ async def test_a_prompt_held_outside_the_queue_is_withdrawn_by_an_interrupt(one:
     assert await sink.until(PromptFailed) == PromptFailed(A, None)
 
 
-async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) -> None:
+@asynccontextmanager
+async def starting(home: Path) -> AsyncIterator[tuple[driver.ClaudeSession, Fake, Sink]]:
+    """A session with A for its second process, which does not come up by itself."""
+
     def prepare(fake: Fake) -> None:
         fake.initialize = len(made.fakes) == 0
 
-    async with rig(tmp_path, prepare) as made:
+    async with rig(home, prepare) as made:
         session, fake, sink = await made.new()
         fake.kill()
         await sink.until(ReadyChanged)
         await session.submit(A, text())
-        second = await made.fake(2)
+        yield session, await made.fake(2), sink
+
+
+async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) -> None:
+    async with starting(tmp_path) as (session, second, sink):
         request = await second.hears("initialize")
         await session.withdraw(A)
         assert await sink.until(PromptFailed) == PromptFailed(A, None)
@@ -854,19 +862,12 @@ async def test_closing_a_session_whose_process_ignores_everything_is_bounded(one
 
 
 async def test_closing_during_the_start_of_a_process_ends_that_start(tmp_path: Path) -> None:
-    def prepare(fake: Fake) -> None:
-        fake.initialize = len(made.fakes) == 0
-
-    async with rig(tmp_path, prepare) as made:
-        session, fake, sink = await made.new()
-        fake.kill()
-        await sink.until(ReadyChanged)
-        await session.submit(A, text())
-        await (await made.fake(2)).hears("initialize")
+    async with starting(tmp_path) as (session, second, sink):
+        await second.hears("initialize")
         with anyio.fail_after(15):
             await session.close()
         assert sink.of(PromptFailed) == [PromptFailed(A, None)]
-        assert made.fakes[1].ended
+        assert second.ended
 
 
 async def test_a_cancelled_start_leaves_nothing(tmp_path: Path) -> None:

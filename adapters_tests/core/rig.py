@@ -58,10 +58,10 @@ class Rig:
         session_id = await client.new(CWD)
         return session_id, self.runtime.sessions[session_id]
 
-    async def running(self, client: Client) -> tuple[str, ScriptedSession]:
+    async def running(self, client: Client, text: str = "work", key: str | None = None) -> tuple[str, ScriptedSession]:
         """A session with a prompt inserted and its work going on."""
         session_id, runtime = await self.session(client)
-        call = await client.prompt(session_id, "work")
+        call = await client.prompt(session_id, text, key)
         await runtime.until(lambda: bool(runtime.submitted))
         runtime.take(runtime.submitted[0][0])
         runtime.insert(runtime.submitted[0][0])

@@ -141,12 +141,7 @@ async def test_nothing_is_asked_of_a_runtime_that_asks_after_its_work_was_stoppe
     """F19, CANCEL-6, PERM-2: a stopped turn whose permission requests fail one by one; each is refused at once, none is shown."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await r.session(client)
-        call = await client.prompt(session_id, "work")
-        await runtime.until(lambda: bool(runtime.submitted))
-        runtime.take(runtime.submitted[0][0])
-        runtime.insert(runtime.submitted[0][0])
-        await call.message_id()
+        session_id, runtime = await r.running(client)
         await client.cancel(session_id)
         await runtime.until(lambda: runtime.interrupts == 1)
         options = [port.PermissionOption("yes", "Allow", "allow_once")]

@@ -12,10 +12,33 @@ from adapters.acp.schema import AgentMessageChunk, TextBlock, ToolCallUpdate
 from adapters.client import permissions
 from adapters.client.client import Client
 from adapters.client.view import SessionView
-from adapters.core.scripted_runtime import Store
-from adapters_tests.core.rig import CWD, outcome, question, rig
+from adapters.core.scripted_runtime import ScriptedSession, Store
+from adapters_tests.core.rig import CWD, Rig, outcome, question, rig
 
 pytestmark = pytest.mark.anyio
+
+
+async def never(_question: permissions.Question) -> None:
+    """A policy: the user does not answer."""
+    await anyio.sleep_forever()
+
+
+async def asked(r: Rig) -> tuple[Client, str, ScriptedSession]:
+    """A client whose user does not answer the question of the running work."""
+    client = await r.connect()
+    client.policy = never
+    session_id, runtime = await r.running(client)
+    runtime.deliver(question())
+    await client.wait_state(session_id, "requires_action")
+    return client, session_id, runtime
+
+
+async def allowed_by_another(r: Rig, session_id: str, runtime: ScriptedSession) -> None:
+    """Another client resumes the session, is asked too, and allows it."""
+    client = await r.connect()
+    client.policy = permissions.allow
+    await client.resume(session_id, CWD)
+    await runtime.until(lambda: runtime.answers == [("q", "yes")])
 
 
 async def error_of(call: Any) -> AcpError:
@@ -374,14 +397,9 @@ async def test_overlapping_requests_each_get_their_own_answer() -> None:
 
 async def test_cancelled_work_takes_its_questions_back_and_refuses_new_ones() -> None:
     """PERM-4, PERM-6, CANCEL-8, RCAN-7, STATE-7; known fault: permission requests of an abandoned turn fail one by one."""
-
-    async def policy(_question: permissions.Question) -> str:
-        await anyio.sleep_forever()
-        return "yes"
-
     async with rig() as r:
         client = await r.connect()
-        client.policy = policy
+        client.policy = never
         session_id, runtime = await r.running(client)
         runtime.deliver(question("q1"))
         runtime.deliver(question("q2", foreground=False))
@@ -402,42 +420,18 @@ async def test_cancelled_work_takes_its_questions_back_and_refuses_new_ones() ->
 
 async def test_a_question_goes_to_every_client_and_the_first_answer_counts() -> None:
     """PERM-9, REPLAY-10: a client that resumes meanwhile is asked too."""
-
-    async def wait(_question: permissions.Question) -> str:
-        await anyio.sleep_forever()
-        return "no"
-
     async with rig() as r:
-        one = await r.connect()
-        one.policy = wait
-        session_id, runtime = await r.running(one)
-        runtime.deliver(question())
-        await one.wait_state(session_id, "requires_action")
-        two = await r.connect()
-        two.policy = permissions.allow
-        await two.resume(session_id, CWD)
-        await runtime.until(lambda: runtime.answers == [("q", "yes")])
+        one, session_id, runtime = await asked(r)
+        await allowed_by_another(r, session_id, runtime)
         await one.record.wait(lambda m: m.method == "$/cancel_request", 0, 5)
 
 
 async def test_a_question_survives_the_loss_of_its_client() -> None:
     """PERM-9: not approved, not denied, asked again."""
-
-    async def wait(_question: permissions.Question) -> str:
-        await anyio.sleep_forever()
-        return "no"
-
     async with rig() as r:
-        one = await r.connect()
-        one.policy = wait
-        session_id, runtime = await r.running(one)
-        runtime.deliver(question())
-        await one.wait_state(session_id, "requires_action")
+        one, session_id, runtime = await asked(r)
         await one._transport.aclose()
-        two = await r.connect()
-        two.policy = permissions.allow
-        await two.resume(session_id, CWD)
-        await runtime.until(lambda: runtime.answers == [("q", "yes")])
+        await allowed_by_another(r, session_id, runtime)
 
 
 # --- replay ----------------------------------------------------------------------------------------------------------

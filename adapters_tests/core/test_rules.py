@@ -157,12 +157,7 @@ async def test_abort_errors_of_a_cancel_are_no_failure() -> None:
     """CANCEL-7, STOP-1: the idle update says cancelled and carries no error; a retry of the prompt gets its id."""
     async with rig() as r:
         client = await r.connect()
-        session_id, runtime = await r.session(client)
-        call = await client.prompt(session_id, "hello", key="K")
-        await runtime.until(lambda: bool(runtime.submitted))
-        runtime.take(runtime.submitted[0][0])
-        runtime.insert(runtime.submitted[0][0])
-        await call.message_id()
+        session_id, runtime = await r.running(client, "hello", key="K")
         await client.cancel(session_id)
         await runtime.until(lambda: runtime.interrupts == 1)
         runtime.end("error", error={"code": -32603, "message": "aborted"})
