@@ -7,6 +7,7 @@ processes of the home. Every connection is checked when it ends: see `Link.check
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -19,6 +20,7 @@ from typing import Any
 
 import anyio
 import pytest
+from anyio.abc import Process
 
 from adapters.acp.errors import AcpError
 from adapters.client import permissions
@@ -230,6 +232,18 @@ class Rig:
                 await client.initialize()
             yield link
         link.check()
+
+    async def agent_on_pipes(self) -> tuple[Process, int, int]:
+        """Start an agent; gives its process and our ends of its pipes, to read from and to write to. The caller closes them."""
+        agent_in, to_agent = os.pipe()
+        from_agent, agent_out = os.pipe()
+        command, nothing = self.runtime.command, subprocess.DEVNULL
+        process = await anyio.open_process(
+            command, stdin=agent_in, stdout=agent_out, stderr=nothing, env=self.env, cwd=self.root
+        )
+        os.close(agent_in)
+        os.close(agent_out)
+        return process, from_agent, to_agent
 
     # --- the script --------------------------------------------------------------------------------------------------
 

@@ -86,11 +86,15 @@ class RuntimeUnderTest:
         return {**self.home(root, base_url), "PYTHONPATH": str(REPOSITORY), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def claude_binary() -> str:
-    spec = importlib.util.find_spec("claude_agent_sdk")
+def _in_package(package: str, path: str) -> str:
+    spec = importlib.util.find_spec(package)
     assert spec is not None
     assert spec.submodule_search_locations is not None
-    return spec.submodule_search_locations[0] + "/_bundled/claude"
+    return f"{spec.submodule_search_locations[0]}/{path}"
+
+
+def claude_binary() -> str:
+    return _in_package("claude_agent_sdk", "_bundled/claude")
 
 
 CLAUDE = RuntimeUnderTest(
@@ -110,10 +114,7 @@ CLAUDE = RuntimeUnderTest(
 
 
 def codex_binary() -> str:
-    spec = importlib.util.find_spec("codex_cli_bin")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
-    return spec.submodule_search_locations[0] + "/bin/codex"
+    return _in_package("codex_cli_bin", "bin/codex")
 
 
 CODEX = RuntimeUnderTest(

@@ -6,8 +6,6 @@ Heavier versions with numbers: bench/limits.py.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,14 +90,8 @@ async def test_a_client_that_reads_nothing_during_a_long_stream(rig: Rig, text: 
     """STDIO-10: the runtime is slowed down instead; nothing is lost, and other requests are still taken."""
     piece = "0123456789" * 2000
     rig.answer(text, Answer((Text(piece, Spread(repeat=600)),)))
-    agent_in, client_out = os.pipe()
-    client_in, agent_out = os.pipe()
-    process = await anyio.open_process(
-        rig.runtime.command, stdin=agent_in, stdout=agent_out, stderr=subprocess.DEVNULL, env=rig.env, cwd=rig.root
-    )
-    os.close(agent_in)
-    os.close(agent_out)
-    transport = StdioTransport(client_in, client_out, owned=True)
+    process, from_agent, to_agent = await rig.agent_on_pipes()
+    transport = StdioTransport(from_agent, to_agent, owned=True)
     decoder = LineDecoder()
     waiting: list[bytes] = []
 

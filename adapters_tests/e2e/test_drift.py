@@ -60,6 +60,14 @@ async def known(rig: Rig, link: Link, session: str, text: str, ids: list[str]) -
     assert rig.model.calls(f"{text} after") == 1
 
 
+async def shown_and_known(rig: Rig, session: str, text: str, ids: list[str]) -> None:
+    """To another agent, too: the messages are in its replay, and their keys are known."""
+    async with rig.agent() as link:
+        await link.resume(session, replay=True)
+        assert link.user_messages(session) == ids
+        await known(rig, link, session, text, ids)
+
+
 @pytest.mark.parametrize("where", ["between", "behind"])
 async def test_lines_that_nobody_understands_hide_nothing(rig: Rig, text: str, where: str) -> None:
     """D11, KEY-42, ADP-5: unknown types, damaged and torn lines, other shapes; ids behind them are found, and shown."""
@@ -72,10 +80,7 @@ async def test_lines_that_nobody_understands_hide_nothing(rig: Rig, text: str, w
             first, rest = lines[0], lines[1:]
             lines = [first, *(part for line in rest for part in (*ODD, line))]
         path.write_bytes(b"".join(lines))
-    async with rig.agent() as link:
-        await link.resume(session, replay=True)
-        assert link.user_messages(session) == ids
-        await known(rig, link, session, text, ids)
+    await shown_and_known(rig, session, text, ids)
 
 
 async def test_entries_stored_twice_are_one_message(rig: Rig, text: str) -> None:
@@ -84,10 +89,7 @@ async def test_entries_stored_twice_are_one_message(rig: Rig, text: str) -> None
     for path in files_of(rig, session):
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join([*lines, *lines[-8:]]))
-    async with rig.agent() as link:
-        await link.resume(session, replay=True)
-        assert link.user_messages(session) == ids
-        await known(rig, link, session, text, ids)
+    await shown_and_known(rig, session, text, ids)
 
 
 async def test_what_a_runtime_keeps_beside_its_record_may_be_gone(rig: Rig, text: str) -> None:
@@ -99,10 +101,7 @@ async def test_what_a_runtime_keeps_beside_its_record_may_be_gone(rig: Rig, text
         if any(record.is_relative_to(path) for record in records) or path.name in ("config.toml", ".claude.json"):
             continue
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    async with rig.agent() as link:
-        await link.resume(session, replay=True)
-        assert link.user_messages(session) == ids
-        await known(rig, link, session, text, ids)
+    await shown_and_known(rig, session, text, ids)
 
 
 async def test_a_store_that_cannot_be_read_is_an_error_and_not_a_new_prompt(rig: Rig, text: str) -> None:
@@ -135,7 +134,4 @@ async def test_entries_of_older_versions(rig: Rig, text: str) -> None:
                 entry.pop(name, None)
             old.append(json.dumps(entry).encode() + b"\n")  # with blanks, as JSON was written once
         path.write_bytes(b"".join(old))
-    async with rig.agent() as link:
-        await link.resume(session, replay=True)
-        assert link.user_messages(session) == ids
-        await known(rig, link, session, text, ids)
+    await shown_and_known(rig, session, text, ids)

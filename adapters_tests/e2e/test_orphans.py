@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 
 import anyio
 import pytest
@@ -43,25 +42,19 @@ async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> N
 @pytest.mark.parametrize("work", [False, True], ids=["idle", "working"])
 async def test_a_client_that_vanishes_while_somebody_else_keeps_our_stdin_open(rig: Rig, text: str, work: bool) -> None:
     """F35, STDIO-11, STDIO-12: nobody can read what we say any more; that is the end, although stdin never ends."""
-    agent_in, client_out = os.pipe()
-    client_in, agent_out = os.pipe()
-    process = await anyio.open_process(
-        rig.runtime.command, stdin=agent_in, stdout=agent_out, stderr=subprocess.DEVNULL, env=rig.env, cwd=rig.root
-    )
-    os.close(agent_in)
-    os.close(agent_out)
-    async with Client(StdioTransport(client_in, client_out), policy=permissions.allow) as client:
+    process, from_agent, to_agent = await rig.agent_on_pipes()
+    async with Client(StdioTransport(from_agent, to_agent), policy=permissions.allow) as client:
         await client.initialize()
         session = await client.new(str(rig.project))
         if work:
             tool = rig.tool(text)
             await client.prompt(session, text)
             await tool.started()
-    os.close(client_in)
+    os.close(from_agent)
     with anyio.fail_after(KILLED_WITHIN):
         assert await process.wait() == 0
     await rig.all_gone()
-    os.close(client_out)
+    os.close(to_agent)
 
 
 async def test_an_agent_that_was_killed_leaves_nothing_that_the_next_one_keeps(rig: Rig, text: str) -> None:
