@@ -1,10 +1,12 @@
 """The command `acp-adapters` as a user or a client meets it: what it prints, where, and its exit status."""
 
+import gc
 import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -267,6 +269,20 @@ def test_no_plugin_of_pydantic_reads_what_clients_send(
     anyio.run(ask)
     assert set((tmp_path / "told").read_text().split()) == {chosen or "nothing"}
     assert (tmp_path / "loaded").exists() == (chosen is not None)
+
+
+@pytest.mark.parametrize("fault", [None, ValueError()], ids=repr)
+def test_garbage_is_collected_again_when_the_driver_is_loaded_or_cannot_be(fault: Exception | None) -> None:
+    assert gc.isenabled()
+    try:
+        with suppress(ValueError), cli._no_garbage():
+            assert not gc.isenabled()
+            if fault:
+                raise fault
+        assert gc.isenabled()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 def test_noise_on_stdin_is_answered_and_the_end_is_clean(environ: dict[str, str]) -> None:

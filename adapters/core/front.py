@@ -221,9 +221,10 @@ class Server:
         """The agent behind the gate, loaded at first need. Raises `AcpError` when the runtime's driver cannot be loaded."""
         if self._agent is None:
             try:
+                runtime = self._load()
                 from adapters.core.agent import Agent  # noqa: PLC0415 - D10: not before initialize is answered
 
-                self._agent = Agent(self._load(), self._features, self._tasks.start_soon)
+                self._agent = Agent(runtime, self._features, self._tasks.start_soon)
             except AcpError:
                 raise
             except Exception as error:
