@@ -176,11 +176,16 @@ class StreamFailure:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A streamed answer's connection is cut after so many events or bytes of the event stream."""
+    """A streamed answer's connection is cut after so many events or bytes of the event stream.
+
+    A client forgets what it has not read when the connection breaks: `gate` names a gate that is awaited before the cut;
+    without one the client gets a tenth of a second to read.
+    """
 
     after_events: int | None = None
     after_bytes: int | None = None
     times: int | None = None
+    gate: str | None = None
 
     def __post_init__(self) -> None:
         one = (self.after_events is None) != (self.after_bytes is None)

@@ -190,6 +190,7 @@ def _drop(value: Any, place: str) -> Drop:
         after_events=fields.integer("after_events", None),
         after_bytes=fields.integer("after_bytes", None),
         times=fields.integer("times", None),
+        gate=fields.text("gate"),
     )
 
 

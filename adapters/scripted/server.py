@@ -22,7 +22,7 @@ from adapters.scripted.script import Answer, Drop, HttpFailure, Script, StreamFa
 
 HOST = "127.0.0.1"
 
-_BEFORE_CUT = 0.1  # seconds; a client's stream forgets what it has not read yet when the connection breaks
+_BEFORE_CUT = 0.1  # seconds; see `Drop`
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +278,7 @@ class ScriptedServer:
             if drop is not None and (part := _before_drop(drop, event.data, events, sent)) is not None:
                 self._log.end(call, "failed")
                 await connection.send_event(part)
-                await anyio.sleep(_BEFORE_CUT)
+                await (self.gate(drop.gate).hold() if drop.gate else anyio.sleep(_BEFORE_CUT))
                 raise PeerLeft
             await connection.send_event(event.data)
             events += 1

@@ -68,6 +68,12 @@ class Program:
                         return frame
                 await self.changed()
 
+    async def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Wait until what it has written makes a condition true."""
+        with anyio.fail_after(LIMIT):
+            while not condition():
+                await self.changed()
+
     async def changed(self) -> None:
         """Wait until it has written more."""
         await self._changed.wait()

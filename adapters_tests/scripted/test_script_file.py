@@ -54,7 +54,7 @@ EVERYTHING: dict[str, Any] = {
             "steps": [
                 {"error": {"status": 429, "type": "t", "message": "m", "times": 2, "retry_after": 1}},
                 {"blocks": ["x"], "stream_error": {"type": "t", "message": "m", "after_events": 2, "times": 1}},
-                {"blocks": ["x"], "drop": {"after_bytes": 5, "times": 1}},
+                {"blocks": ["x"], "drop": {"after_bytes": 5, "times": 1, "gate": "g"}},
             ],
         },
     ],
@@ -79,7 +79,7 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
     faults = (
         Answer(failure=HttpFailure(429, "t", "m", 2, 1)),
         Answer((Text("x"),), stream_failure=StreamFailure("t", "m", 2, 1)),
-        Answer((Text("x"),), drop=Drop(after_bytes=5, times=1)),
+        Answer((Text("x"),), drop=Drop(after_bytes=5, times=1, gate="g")),
     )
     expected = Script(
         (
