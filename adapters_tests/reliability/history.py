@@ -16,13 +16,20 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import combinations, permutations
+from math import inf
 from typing import Any, Literal
 
 from adapters.client.record import Message, as_object
 
 Outcome = Literal["ok", "failed", "unknown", "open"]
+
+_WITHDRAWALS = ("$/cancel_request", "session/cancel", "session/close")
+"""What withdraws a prompt that is not inserted yet."""
+
+_CANCELLED = -32800
+"""The code that a withdrawn attempt is answered with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +55,10 @@ class Attempt:
     replies: list[Reply] = field(default_factory=list[Reply])
     lost: bool = False
     """Its connection has ended, so that an answer that has not come will not come."""
+    withdrawn: list[float] = field(default_factory=list[float])
+    """When its client asked to withdraw it: by its id, or with everything else in the session."""
+    heard: float = -inf
+    """When the last message came on its connection."""
 
     @property
     def outcome(self) -> Outcome:
@@ -62,9 +73,13 @@ class Attempt:
         return self.replies[0].message_id if self.replies else None
 
     @property
+    def was_withdrawn(self) -> bool:
+        return self.outcome == "failed" and self.replies[0].code == _CANCELLED
+
+    @property
     def answered(self) -> float:
         """When it was answered; infinity while it was not."""
-        return self.replies[0].at if self.replies else float("inf")
+        return self.replies[0].at if self.replies else inf
 
     def __str__(self) -> str:
         return f"{self.text!r} on connection {self.connection}"
@@ -109,8 +124,15 @@ class History:
 def attempts_of(messages: Iterable[Message], connection: int, *, ended: bool) -> Iterator[Attempt]:
     """The prompt attempts of one connection's record."""
     attempts: dict[Any, Attempt] = {}
+    heard = -inf
     for message in messages:
         value = as_object(message.value)
+        heard = heard if message.sent else message.at
+        if message.sent and message.method in _WITHDRAWALS:
+            for number, attempt in attempts.items():
+                named = message.params.get("requestId", number), message.params.get("sessionId", attempt.session)
+                if named == (number, attempt.session):
+                    attempt.withdrawn.append(message.at)
         if message.sent and message.method == "session/prompt":
             params = message.params
             text = "".join(as_object(block).get("text", "") for block in params["prompt"])
@@ -119,7 +141,9 @@ def attempts_of(messages: Iterable[Message], connection: int, *, ended: bool) ->
             )
         elif not message.sent and message.method is None and value.get("id") in attempts:
             attempts[value["id"]].replies.append(_reply(message.at, value))
-    yield from attempts.values()
+    for attempt in attempts.values():
+        attempt.heard = heard
+        yield attempt
 
 
 def _reply(at: float, value: dict[str, Any]) -> Reply:
@@ -130,8 +154,14 @@ def _reply(at: float, value: dict[str, Any]) -> Reply:
     return Reply(at, None, error.get("code"), as_object(error.get("data")).get("inserted", False))
 
 
-def faults_of(history: History) -> list[str]:
-    """What is wrong, one sentence each; empty when everything that was promised was kept."""
+def faults_of(history: History, *, so_far: bool = False) -> list[str]:
+    """What is wrong, one sentence each; empty when everything that was promised was kept.
+
+    `so_far`: the history goes on. An answer may still come then, and what the model was asked is not judged.
+    """
+    if so_far:
+        unknown = [replace(attempt, lost=True) for attempt in history.attempts]
+        history = replace(history, attempts=unknown, calls=None, in_context=None)
     return [
         *_answers(history),
         *_ids(history),
@@ -139,6 +169,7 @@ def faults_of(history: History) -> list[str]:
         *_replays(history),
         *_order(history),
         *_overlaps(history),
+        *_joined(history),
         *_work(history),
     ]
 
@@ -228,7 +259,11 @@ def _replays(history: History) -> Iterator[str]:
 
 
 def _order(history: History) -> Iterator[str]:
-    """Prompts keep their order: sent after the other was acknowledged, or after it on the same connection (PROMPT-16)."""
+    """Prompts keep their order: sent after the other was acknowledged, or after it on the same connection (PROMPT-16).
+
+    An attempt that failed has no place in the order: a message that stands where only such an attempt can have put it was
+    inserted by it.
+    """
     places = {
         (look.session, message.text): place for look in history.looks for place, message in enumerate(look.stored)
     }
@@ -238,14 +273,20 @@ def _order(history: History) -> Iterator[str]:
             by_session[session].append(attempts)
     for session, submissions in by_session.items():
         place = {id(attempts): places[session, attempts[0].text] for attempts in submissions}
-        for earlier, later in combinations(submissions, 2):  # in the order of their first attempts
-            if place[id(earlier)] < place[id(later)]:
+        for above, below in permutations(submissions, 2):
+            if place[id(above)] > place[id(below)]:
                 continue
-            first, second = earlier[0], later[0]
-            if min((a.answered for a in earlier if a.outcome == "ok"), default=second.sent) < second.sent:
+            sent = min((a.sent for a in above if a.outcome != "failed"), default=-inf)
+            first, second = below[0], above[0]
+            if min((a.answered for a in below if a.outcome == "ok"), default=inf) < sent:
                 yield f"{second.text!r} was sent after {first.text!r} was acknowledged and stands before it"
-            elif first.outcome == second.outcome == "ok" and first.connection == second.connection:
+            elif _in_turn(first, second) and first.outcome == second.outcome == "ok":
                 yield f"{second.text!r} was sent after {first.text!r} and stands before it"
+
+
+def _in_turn(first: Attempt, second: Attempt) -> bool:
+    """Whether they were sent one behind the other."""
+    return first.connection == second.connection and first.sent < second.sent
 
 
 def _overlaps(history: History) -> Iterator[str]:
@@ -265,6 +306,26 @@ def _overlaps(history: History) -> Iterator[str]:
                         yield f"{failed} was refused as not inserted after it had been acknowledged"
                 elif failed.outcome == "failed" and done.answered < failed.sent:
                     yield f"{failed} was refused as not inserted after it had been acknowledged elsewhere"
+
+
+def _joined(history: History) -> Iterator[str]:
+    """Attempts that wait together are answered together; if one is withdrawn, all are (KEY-17, KEY-18)."""
+    for attempts in _submissions(history.attempts).values():
+        withdrawals = [at for attempt in attempts for at in attempt.withdrawn]
+        answered = max((attempt.answered for attempt in attempts if attempt.replies), default=inf)
+        for first, second in combinations(attempts, 2):
+            if first.connection != second.connection:
+                continue
+            if second.outcome == "ok" and second.answered < first.answered:
+                yield f"{second} was sent twice: the second attempt was answered, the first was left waiting"
+            if any(first.sent < at < second.sent for at in withdrawals):
+                continue  # that parts them: the second is a submission of its own then (E8)
+            for one, other in ((first, second), (second, first)):
+                if one.was_withdrawn and any(second.sent < at < one.answered for at in withdrawals):
+                    if other.outcome == "ok":
+                        yield f"{one} was sent twice: one attempt was withdrawn, the other was inserted"
+                    elif not other.replies and answered < other.heard:
+                        yield f"{one} was sent twice: one attempt was withdrawn, the other was left waiting"
 
 
 def _work(history: History) -> Iterator[str]:

@@ -43,7 +43,7 @@ PLANTS: dict[str, Plant] = {
     "no join": Plant(
         (Change("core/submissions.py", "pending = self._pending.get(key)", "pending = None"),),
         "submit_tool tool_runs submit resend_last withdraw_last release settle",
-        "the second attempt failed although the first was inserted",
+        "one attempt was withdrawn, the other was",
     ),
     "an early answer": Plant(
         (

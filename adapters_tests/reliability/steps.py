@@ -5,6 +5,7 @@ Owns how each step is done and what it has to wait for. Which steps are played, 
 
 from __future__ import annotations
 
+import math
 import signal
 import time
 from collections import Counter
@@ -14,12 +15,13 @@ from random import Random
 from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from adapters.acp.errors import AcpError
 from adapters.client import permissions
 from adapters.client.calls import PromptCall
 from adapters.client.permissions import Question
-from adapters.client.record import ConnectionLostError
+from adapters.client.record import ConnectionLostError, Message, as_object
 from adapters.client.view import SessionView
 from adapters.scripted.script import Answer, Spread, Text, Thinking, say
 from adapters_tests.e2e.processes import wait_for
@@ -33,6 +35,14 @@ WITHIN = 60.0
 _WITHDRAWN = 0.8
 """How often a prompt that is handed to a runtime that stands still is withdrawn."""
 
+_SOON = 0.3
+"""Seconds in which a prompt that is handed over to an idle runtime is taken in and stored, and answered."""
+
+_IDLE = 0.5
+"""How often a prompt that is to be withdrawn comes to an idle session, where it is handed over at once."""
+
+_BEHIND = 0.6
+"""How often attempts of which one is withdrawn wait behind a tool, so that none is inserted before that."""
 
 _BESIDE = 0.5
 """How often the user's own runtime takes its turn while our agent has the session active."""
@@ -77,6 +87,10 @@ def by_id(view: SessionView) -> dict[tuple[str, str], dict[str, Any]]:
     return shown
 
 
+def _is_acknowledgement(message: Message) -> bool:
+    return not message.sent and "messageId" in as_object(as_object(message.value).get("result"))
+
+
 def _cut(item: dict[str, Any]) -> bool:
     """Whether this may be a tool call that came to nothing, or text that a stop has cut."""
     return item["is"] == "agent" or (item["is"] == "tool_call" and item.get("status") in ("failed", "cancelled"))
@@ -105,7 +119,9 @@ class Steps:
         self.tainted = False
         """Its runtime was killed: what that had said and not stored is shown here, and no replay takes it back."""
         self._sibling_active = False
+        self._closing = False
         self._stack = AsyncExitStack()
+        self._watchers: TaskGroup
         self._questions: list[tuple[Question, anyio.Event]] = []
         self._answer_all = False
 
@@ -114,7 +130,22 @@ class Steps:
         self._questions.clear()
         self._sibling_active = False
         self.link: Link = await self._stack.enter_async_context(self.rig.agent(self.decide))
-        self.links.append(self.link)
+        self._follow(self.link)
+
+    def _follow(self, link: Link) -> None:
+        self.links.append(link)
+        self._watchers.start_soon(self._watch, link)
+
+    async def _watch(self, link: Link) -> None:
+        """Look into the store the moment a prompt is answered: what is acknowledged is there, also when nobody is killed."""
+        mark = 0
+        try:
+            while True:
+                answer = await link.client.record.wait(_is_acknowledgement, mark, within=math.inf)
+                mark = answer.index + 1
+                self.look()
+        except ConnectionLostError:
+            return
 
     # --- questions -----------------------------------------------------------------------------------------------------
 
@@ -203,6 +234,41 @@ class Steps:
         """Not random: the last attempt at the last submission."""
         await self.link.client.cancel_request(self.submissions[-1].calls[-1].request_id)
 
+    async def withdraw_soon(self) -> None:
+        """A prompt is withdrawn when it is not yet, or half, or wholly in the runtime (E7)."""
+        if self.random.random() < _IDLE:
+            await self._settle()
+        await self.submit()
+        await self._pause()
+        await self.withdraw_last()
+
+    async def withdraw_one(self) -> None:
+        """Some attempts wait for one insertion, and one of them is withdrawn (E1, E6)."""
+        if self.random.random() < _BEHIND:
+            await self._behind_tool()
+        await self.submit()
+        made = self.submissions[-1]
+        for _ in range(self.random.choice((1, 1, 2))):
+            await self._send(made)
+        await self._pause()
+        await self.link.client.cancel_request(self.random.choice(made.calls).request_id)
+
+    async def _pause(self) -> None:
+        """More often short than long: Codex has a prompt stored 10 ms after it was sent, Claude Code after 100."""
+        await anyio.sleep(_SOON * self.random.random() ** 3)
+
+    async def _behind_tool(self) -> bool:
+        """From here on prompts wait, behind a tool that runs until it is released. False: its runtime had just been killed."""
+        await self._settle()
+        obliging, self.obliging = self.obliging, True
+        await self.submit_tool()
+        await self.answered()
+        inserted = isinstance(self.submissions[-1].calls[-1].outcome, dict)
+        if inserted:
+            await self.tool_runs()
+        self.obliging = obliging
+        return inserted
+
     async def resend_last(self) -> None:
         """Not random."""
         await self._send(self.submissions[-1])
@@ -289,7 +355,7 @@ class Steps:
         self.complete = (self.complete or replay) and not self.tainted
 
     async def reopen(self) -> None:
-        await self.link.client.close(self.session)
+        await self._close(self.session)
         await self.link.resume(self.session)
 
     async def own_turn(self) -> None:
@@ -308,10 +374,18 @@ class Steps:
         self.complete = False
 
     async def _close_all(self) -> None:
-        await self.link.client.close(self.session)
+        await self._close(self.session)
         if self._sibling_active:
-            await self.link.client.close(self.sibling_session)
+            await self._close(self.sibling_session)
             self._sibling_active = False
+
+    async def _close(self, session: str) -> None:
+        """Without a look meanwhile: Codex unloads one thread of many by moving its file away and back."""
+        self._closing = True
+        try:
+            await self.link.client.close(session)
+        finally:
+            self._closing = False
 
     # --- processes -------------------------------------------------------------------------------------------------------
 
@@ -329,6 +403,24 @@ class Steps:
         await self.connect()
         self.complete = self.tainted = False
         await self.resume_again()
+
+    async def abandon(self) -> None:
+        """The agent is killed while its runtime holds a prompt behind a tool, which goes on when that was sent again (E9)."""
+        if await self._behind_tool():
+            await self.submit()
+            await self.queued()
+        await self.kill_agent()
+        await self.resend_last()
+        await self.answered()
+
+    async def resend_folded(self) -> None:
+        """A prompt that was taken in behind a tool goes to the next agent again: a runtime takes it for a new one (ADP-2)."""
+        if await self._behind_tool():
+            await self.submit()
+            await self.release()
+            await self.answered()
+        await self.random.choice((self.kill_agent, self.kill_both, self.end_agent))()
+        await self.resend_last()
 
     async def kill_runtime(self) -> None:
         self.complete, self.tainted = False, True
@@ -384,7 +476,7 @@ class Steps:
         await self._close_all()
         made = self._new()
         async with self.rig.agent() as guest:
-            self.links.append(guest)
+            self._follow(guest)
             await guest.resume(self.session)
             made.calls.append(await guest.prompt(self.session, made.text, made.key))
             await self._outcome(made.calls[-1])
@@ -395,6 +487,8 @@ class Steps:
 
     async def freeze(self) -> None:
         """The runtime stands still while a prompt is handed to it and withdrawn; then it goes on."""
+        if self.random.random() < _IDLE:
+            await self._settle()
         frozen = self.rig.runtimes()
         for proc in frozen:
             proc.kill(signal.SIGSTOP)
@@ -438,7 +532,9 @@ class Steps:
         self.complete = not self.tainted
 
     def look(self, replayed: tuple[str, ...] | None = None) -> None:
-        """Note what is stored at this moment."""
+        """Note what is stored at this moment, if it can be seen."""
+        if self._closing:
+            return
         for session in filter(None, (self.session, self.sibling_session)):
             at = time.monotonic()
             stored = tuple(Stored(message.message_id, message.text) for message in self.rig.stored(session))

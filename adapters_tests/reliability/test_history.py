@@ -25,6 +25,10 @@ def failed(sent: float, at: float, text: str = "one", connection: int = 0, inser
     return Attempt(S, text, text, connection, sent, [Reply(at, None, -32603, inserted)])
 
 
+def withdrawn(sent: float, at: float, *asked: float, text: str = "one") -> Attempt:
+    return Attempt(S, text, text, 0, sent, [Reply(at, None, -32800)], withdrawn=list(asked))
+
+
 def lost(sent: float, text: str = "one", connection: int = 0) -> Attempt:
     return Attempt(S, text, text, connection, sent, lost=True)
 
@@ -193,6 +197,66 @@ def test_prompts_in_flight_together_keep_the_order_in_which_they_were_sent() -> 
     assert faults_of(history) == []
 
 
+def test_what_only_a_refused_attempt_can_have_inserted_is_out_of_order() -> None:
+    """Both are acknowledged in the end, and stored once."""
+    history = History([withdrawn(1, 2, 1.5), ok(3, 4, "two"), ok(5, 6)], [look(9, "one", "two")])
+    assert faults_of(history) == ["'one' was sent after 'two' was acknowledged and stands before it"]
+    history.attempts[0] = lost(1, connection=1)  # this one may have been inserted
+    assert faults_of(history) == []
+
+
+def test_attempts_that_wait_together_are_withdrawn_together() -> None:
+    history = History([withdrawn(1, 4, 3), ok(2, 5)], [look(9, "one")])
+    fault = "'one' on connection 0 was sent twice: one attempt was withdrawn, the other was inserted"
+    assert faults_of(history) == [fault]
+    history.attempts[1].withdrawn, history.attempts[0].withdrawn = [3], []  # it is all the same which one was named
+    assert faults_of(history) == [fault]
+    history.attempts = [ok(1, 5), withdrawn(2, 4, 3)]
+    assert fault in faults_of(history)
+
+
+def test_attempts_that_wait_together_are_withdrawn_at_one_time() -> None:
+    """The answers stand side by side on the wire: who has heard anything else after the first one misses the second."""
+    for attempts in ([withdrawn(1, 4, 3), lost(2)], [lost(1), withdrawn(2, 4, 3)]):
+        history = History(attempts)
+        assert faults_of(history) == []
+        for attempt in attempts:
+            attempt.heard = 4  # the connection was lost between the two
+        assert faults_of(history) == []
+        for attempt in attempts:
+            attempt.heard = 5
+        fault = "'one' on connection 0 was sent twice: one attempt was withdrawn, the other was left waiting"
+        assert faults_of(history) == [fault]
+
+
+def test_an_attempt_that_comes_behind_a_withdrawal_is_one_of_its_own() -> None:
+    history = History([withdrawn(1, 4, 1.5, 3), ok(2, 5)], [look(9, "one")])
+    assert faults_of(history) == []
+    history = History([withdrawn(1, 4, 1.5), ok(5, 6)], [look(9, "one")])
+    assert faults_of(history) == []
+
+
+def test_who_came_first_is_answered_first() -> None:
+    history = History([ok(1, 5), ok(2, 4)], [look(9, "one")])
+    fault = "'one' on connection 0 was sent twice: the second attempt was answered, the first was left waiting"
+    assert faults_of(history) == [fault]
+    history.attempts[0] = withdrawn(1, 5)
+    assert faults_of(history) == [fault]
+    history.attempts[0] = lost(1)
+    assert faults_of(history) == [fault]
+    history.attempts[1].connection = 1  # nothing orders two connections
+    assert faults_of(history) == []
+
+
+def test_a_history_that_goes_on_may_still_be_answered() -> None:
+    history = History([Attempt(S, "one", "one", 0, 1), failed(2, 3)], [look(4, "one")], calls={"one": 3}, in_context={})
+    assert "'one' on connection 0 was never answered" in faults_of(history)
+    assert faults_of(history, so_far=True) == []
+    assert [attempt.outcome for attempt in history.attempts] == ["open", "failed"]
+    history.looks.append(look(5, "one", "one"))
+    assert "'one' is stored 2 times" in faults_of(history, so_far=True)
+
+
 def test_a_torn_insertion_is_counted_and_not_blamed() -> None:
     history = History([lost(1), ok(2, 3, connection=1)], [look(4, "one")], in_context={"one": 2})
     assert faults_of(history) == ["the model sees 'one' 2 times"]
@@ -205,6 +269,24 @@ def test_a_killed_runtime_may_begin_the_work_again() -> None:
     assert faults_of(history) == ["the model was asked 2 times for 'one'"]
     history.kills = 1
     assert faults_of(history) == []
+
+
+def test_withdrawals_are_read_from_the_wire() -> None:
+    record = Record()
+
+    def sent(method: str, **params: object) -> float:
+        return record.add({"method": method, "params": params}, 1, sent=True).at
+
+    for number, session in enumerate((S, S, "another session")):
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "-"}], "idempotencyKey": f"K{number}"}
+        record.add({"id": number, "method": "session/prompt", "params": params}, 1, sent=True)
+    first = sent("$/cancel_request", requestId=1)
+    second = sent("session/cancel", sessionId=S)
+    third = sent("session/close", sessionId="another session")
+    sent("session/resume", sessionId=S)
+    record.add({"method": "$/cancel_request", "params": {"requestId": 0}}, 1, sent=False)
+    found = [attempt.withdrawn for attempt in attempts_of(record.since(0), 0, ended=False)]
+    assert found == [[second], [first, second], [third]]
 
 
 def test_attempts_are_read_from_the_wire() -> None:
@@ -233,6 +315,7 @@ def test_attempts_are_read_from_the_wire() -> None:
     ]  # fmt: skip
     assert [attempt.outcome for attempt in attempts] == ["ok", "failed", "unknown", "unknown"]
     assert [len(attempt.replies) for attempt in attempts] == [2, 1, 1, 0]
+    assert {attempt.heard for attempt in attempts} == {[*record.since(0)][-1].at}
     assert all(began <= attempt.sent <= time.monotonic() for attempt in attempts)
     [_, _, _, open_still] = attempts_of(record.since(0), 7, ended=False)
     assert open_still.outcome == "open"

@@ -14,19 +14,23 @@ import anyio
 
 from adapters.acp.errors import AcpError
 from adapters.client.record import ConnectionLostError
-from adapters_tests.reliability.history import attempts_of, faults_of
+from adapters_tests.reliability.history import History, attempts_of, faults_of
 from adapters_tests.reliability.steps import Steps, Tally
 
 STEPS = {
     "submit": 7, "submit_tool": 3, "submit_slow": 2, "submit_failing": 1, "submit_asking": 2, "submit_unkeyed": 1,
-    "resend": 5, "resend_twice": 1, "withdraw": 3, "stop": 1, "release": 3, "answer_one": 3, "settle": 2,
-    "kill_agent": 1, "kill_runtime": 1, "kill_both": 1, "end_agent": 1, "resume_again": 1, "reopen": 1,
-    "second_agent": 1, "guest_agent": 1, "own_turn": 1, "sibling": 1, "kill_at_answer": 1, "freeze": 1,
+    "resend": 5, "resend_twice": 1, "withdraw": 3, "withdraw_soon": 3, "withdraw_one": 3, "stop": 1, "release": 3,
+    "answer_one": 3, "settle": 2, "kill_agent": 1, "kill_runtime": 1, "kill_both": 1, "end_agent": 1, "abandon": 3,
+    "kill_at_answer": 1, "freeze": 2, "resume_again": 1, "reopen": 1, "second_agent": 1, "guest_agent": 3,
+    "own_turn": 1, "sibling": 3, "resend_folded": 2,
 }  # fmt: skip
 """What may happen next, and how often it does."""
 
 _LINES = 5
 """Of each agent's log, shown with a broken promise."""
+
+_QUIET = 0.5
+"""How often all work has ended, and what was refused must be absent, before everything is sent again."""
 
 _TRIES = 3
 """How often everything is sent again at the end, until all of it is in."""
@@ -49,32 +53,41 @@ class Walk(Steps):
         return Random(f"steps of {seed}").choices(list(STEPS), list(STEPS.values()), k=count)
 
     async def play(self, names: Iterable[str]) -> Tally:
-        """Play these steps, finish and judge. Raises `BrokenPromiseError`."""
-        try:
-            async with self._stack:
-                await self.connect()
-                self.session = await self.link.new()
-                await self._settled_turn(self.session, "start")
-                for name in names:
-                    self.log.append(name)
-                    self.tally.steps[name] += 1
-                    step: Callable[[], Any] = getattr(self, name)
-                    await step()
-                    self.look()
-                    await anyio.sleep(self.random.choice((0, 0, 0.005, 0.03, 0.12)))
-                self.log.append("finish")
-                await self.finish()
-        except (AssertionError, TimeoutError, AcpError, ConnectionLostError) as error:
-            self.faults.append(f"{type(error).__name__}: {error}")
-        self.faults += self.judge()
+        """Play these steps until one breaks a promise, finish and judge. Raises `BrokenPromiseError`."""
+        async with anyio.create_task_group() as self._watchers:
+            try:
+                async with self._stack:
+                    await self._play(names)
+            except (AssertionError, TimeoutError, AcpError, ConnectionLostError) as error:
+                self.faults.append(f"{type(error).__name__}: {error}")
+        self.faults += self.judge(so_far="finish" not in self.log)
         if self.faults:
             said = [line for link in self.links for line in link.process.stderr.splitlines()[-_LINES:]]
             sentences = "\n  ".join([*dict.fromkeys(self.faults), *said])
             raise BrokenPromiseError(f"history {self.seed}: {' '.join(self.log)}\n  {sentences}")
         return self.tally
 
+    async def _play(self, names: Iterable[str]) -> None:
+        await self.connect()
+        self.session = await self.link.new()
+        await self._settled_turn(self.session, "start")
+        for name in names:
+            self.log.append(name)
+            self.tally.steps[name] += 1
+            step: Callable[[], Any] = getattr(self, name)
+            await step()
+            self.look()
+            await anyio.sleep(self.random.choice((0, 0, 0.005, 0.03, 0.12)))
+            if self.faults or faults_of(self._gathered(), so_far=True):
+                return  # what is broken stays broken
+        self.log.append("finish")
+        await self.finish()
+
     async def finish(self) -> None:
         """Send everything again: now all of it is in, once, and the conversation is one line."""
+        if self.random.random() < _QUIET:
+            await self._settle()
+            self.look()
         if self.sibling_session:
             await self._activate_sibling()
         again = [made for made in self.submissions if made.key is not None]
@@ -97,19 +110,23 @@ class Walk(Steps):
             if self.rig.in_conversation(text) != 1:
                 self.faults.append(f"{text!r}, the user's own, is not in the conversation once")
 
-    def judge(self) -> list[str]:
-        """What the history breaks."""
-        history = self.history
-        history.own = self.own
-        history.attempts = [
-            attempt
-            for number, link in enumerate(self.links)
-            for attempt in attempts_of(link.client.record.since(0), number, ended=link is not self.link)
-        ]
+    def judge(self, *, so_far: bool) -> list[str]:
+        """What the history breaks; `so_far` when it was not played to its end."""
+        history = self._gathered()
         history.torn = self.rig.runtime.torn(self.rig.root)
         history.calls = {made.text: self.rig.model.calls(made.text) for made in self.submissions}
         for attempt in history.attempts:
             self.tally.outcomes[attempt.outcome] += 1
         self.tally.model_calls = self.rig.model.total_calls
         self.tally.torn = sum(history.torn[made.text] for made in self.submissions)
-        return faults_of(history)
+        return faults_of(history, so_far=so_far)
+
+    def _gathered(self) -> History:
+        """The history up to here, as seen from outside."""
+        self.history.own = self.own
+        self.history.attempts = [
+            attempt
+            for number, link in enumerate(self.links)
+            for attempt in attempts_of(link.client.record.since(0), number, ended=link is not self.link)
+        ]
+        return self.history
