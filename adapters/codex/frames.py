@@ -75,7 +75,14 @@ class Retrying:
     turn_id: str
 
 
-Signal = TurnStarted | TurnEnded | ItemOpened | ItemClosed | Retrying
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A model call is through: what had come in before was asked."""
+
+    turn_id: str
+
+
+Signal = TurnStarted | TurnEnded | ItemOpened | ItemClosed | Retrying | Answered
 
 
 def signal_of(method: str, params: Mapping[str, Any]) -> Signal | None:
@@ -136,4 +143,5 @@ _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Signal | None]]] = {
     "item/started": lambda params: ItemOpened(_turn_id(params), _item(params)),
     "item/completed": lambda params: ItemClosed(_turn_id(params), _item(params)),
     "error": _error,
+    "thread/tokenUsage/updated": lambda params: Answered(_turn_id(params)),
 }

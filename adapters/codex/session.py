@@ -40,6 +40,7 @@ from adapters.codex.replay import Replay, ShownIds
 from adapters.codex.steps import (
     Compact,
     Confirm,
+    Continue,
     Effect,
     EndCommands,
     FinishItems,
@@ -247,6 +248,8 @@ class CodexSession:
                     self.tasks.start(self._reclaim, submission)
                 case Interrupt(turn_id):
                     self.tasks.start(self._stopper.interrupt, turn_id)
+                case Continue(turn_id):
+                    self.tasks.start(self._go_on, turn_id)
                 case EndCommands(turn_id, item_ids):
                     self.tasks.start(self._stopper.end_commands, turn_id, item_ids)
                 case FinishItems(status, turn_id):
@@ -401,6 +404,18 @@ class CodexSession:
                 self._apply(self._turns.interrupt())
                 return
             await self.tasks.until(lambda: not self._is_open(submission), _RECLAIM_AFTER)
+
+    async def _go_on(self, turn_id: str) -> None:
+        """Have the model asked about what came in at the end of a turn: a turn without input of its own does that (0.163.0)."""
+        log("a prompt came in as a turn ended; asking the model once more", session=self.session_id)
+        server = self._thread.server
+        try:
+            if server and not self._turns.interrupting:
+                await server.request("turn/start", {"threadId": self.session_id, "input": []}, bound=_ACCEPT_BOUND)
+                await self.tasks.until(lambda: not self._turns.goes_on(turn_id), _ACCEPT_BOUND)
+        except RequestFailed as failed:
+            log("the model was not asked", session=self.session_id, error=type(failed).__name__)
+        self._apply(self._turns.not_continued(turn_id))
 
     async def _look_up(self, submission: Open) -> None:
         found = await self._evidence.look_up(submission)

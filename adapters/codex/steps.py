@@ -110,6 +110,13 @@ class EndCommands:
 
 
 @dataclass(frozen=True, slots=True)
+class Continue:
+    """This turn ended just as a prompt came in: have the model asked in another one; call `not_continued` if none begins."""
+
+    turn_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class FinishItems:
     """Give what this work left open its final status, before the `WorkEnded` that follows (STOP-4).
 
@@ -120,4 +127,4 @@ class FinishItems:
     turn_id: str | None
 
 
-Effect = Event | Look | Confirm | Reclaim | Interrupt | EndCommands | FinishItems
+Effect = Event | Look | Confirm | Reclaim | Interrupt | EndCommands | Continue | FinishItems

@@ -39,6 +39,10 @@ The foreground work:
     idle       a turn or one of its items begins           working    WorkStarted
     working    interrupt                                   same       interrupting; Interrupt
     working    its turn ended                              idle       FinishItems unless it went well; WorkEnded
+    working    its turn ended well behind a prompt for     going on   Continue: Codex inserts a prompt that comes at the very
+               which the model was not asked                          end of a turn, and asks nobody (10 of 190 steers)
+    going on   another turn begins                         working    WorkStarted; Interrupt if that was asked for meanwhile
+    going on   none does                                   idle       WorkEnded
     working    its turn was interrupted, commands run on   ending     EndCommands
     ending     the last of them ended, or time is up       idle       FinishItems, WorkEnded
     any        the process died                            idle       FinishItems, WorkEnded(error, or interrupted)
@@ -62,6 +66,7 @@ from adapters.codex.frames import (
     SPOKEN,
     TOOLS,
     USER_MESSAGE,
+    Answered,
     Item,
     ItemClosed,
     ItemOpened,
@@ -74,6 +79,7 @@ from adapters.codex.outcomes import Outcome, outcome_of
 from adapters.codex.steps import (
     Compact,
     Confirm,
+    Continue,
     Effect,
     EndCommands,
     FinishItems,
@@ -113,7 +119,13 @@ class _Turn:
     thinking: str | None = None
     """The reasoning that streams: the model has not decided for a tool."""
     ended: TurnEnded | None = None
-    """It ended, but commands of it run on."""
+    """It ended, but commands of it run on, or another turn is to go on with it."""
+    going_on: bool = False
+    """Another turn is to begin, for the prompt that the model was not asked about."""
+    answered: bool = True
+    """The model was asked about everything that came into the running turn."""
+    begun: bool = False
+    """The model has said or done something in it."""
 
 
 class Turns:
@@ -248,7 +260,16 @@ class Turns:
     def commands_over(self, turn_id: str) -> list[Effect]:
         """The commands of an interrupted turn have ended, or do not."""
         turn = self._turn
-        return self._finish(turn.ended) if turn and turn.turn_id == turn_id and turn.ended else []
+        return self._finish(turn.ended) if turn and turn.ended and not turn.going_on and turn.turn_id == turn_id else []
+
+    def goes_on(self, turn_id: str) -> bool:
+        """Whether another turn is still to begin for this one."""
+        return self._turn is not None and self._turn.turn_id == turn_id and self._turn.going_on
+
+    def not_continued(self, turn_id: str) -> list[Effect]:
+        """No other turn begins: the prompt is inserted, and the model reads it with the next one."""
+        turn = self._turn
+        return self._finish(turn.ended) if turn and self.goes_on(turn_id) and turn.ended else []
 
     def asked(self, request_id: str, item_id: str) -> None:
         """The running turn waits for an answer of the user about this item."""
@@ -286,8 +307,15 @@ class Turns:
                 return self._closed(turn_id, item)
             case Retrying(turn_id):
                 return self._changed(lambda: self._cut_short(turn_id))
+            case Answered(turn_id):
+                if turn := self._running(turn_id):
+                    turn.answered = True
+                return []
             case TurnEnded():
                 return self._turn_ended(signal)
+
+    def _running(self, turn_id: str) -> _Turn | None:
+        return self._turn if self._turn and self._turn.turn_id == turn_id else None
 
     def _started(self, turn_id: str) -> list[Effect]:
         effects = self._begin(turn_id)
@@ -314,8 +342,8 @@ class Turns:
         if item.kind == USER_MESSAGE:
             self._cut_short(turn_id)
             return [*effects, *self._taken(turn_id, item)]
-        turn = self._turn
-        if turn and turn.turn_id == turn_id:
+        if turn := self._running(turn_id):
+            turn.begun = turn.answered = True
             if item.kind in MODEL_OUTPUT:
                 turn.blocking.clear()  # what ran before runs in the background; what was said before was cut short
             turn.thinking = item.item_id if item.kind == REASONING else None
@@ -336,6 +364,8 @@ class Turns:
     def _closed(self, turn_id: str, item: Item) -> list[Effect]:
         if item.kind == USER_MESSAGE:
             effects = self._begin(turn_id)
+            if turn := self._running(turn_id):
+                turn.answered = not turn.begun  # what a turn begins with is always asked
             submission = self.open
             if not submission or not self._is_ours(item) or submission.stage in (Stage.PREPARING, Stage.CONFIRMING):
                 return effects
@@ -343,21 +373,21 @@ class Turns:
                 return [*effects, *self._inserted()]
             submission.stage = Stage.CONFIRMING
             return [*effects, Confirm(submission)]
-        turn = self._turn
-        if not turn or turn.turn_id != turn_id:
+        turn = self._running(turn_id)
+        if not turn:
             return []
         if turn.thinking == item.item_id:
             turn.thinking = None
         effects = self._changed(lambda: turn.blocking.pop(item.item_id, None))
         turn.commands.discard(item.item_id)
-        if turn.ended and not turn.commands:
+        if turn.ended and not (turn.commands or turn.going_on):
             return self._finish(turn.ended)
         return effects
 
     def _turn_ended(self, ended: TurnEnded) -> list[Effect]:
         self._ended.append(ended)
         effects: list[Effect] = []
-        turn = self._turn if self._turn and self._turn.turn_id == ended.turn_id else None
+        turn = self._running(ended.turn_id)
         submission = self.open
         if submission and submission.turn_id == ended.turn_id and submission.stage in (Stage.ACCEPTED, Stage.TAKEN):
             effects += self._left_out(submission, ended)
@@ -368,6 +398,10 @@ class Turns:
             turn.ended = ended
             turn.blocking.clear()
             effects.append(EndCommands(turn.turn_id, tuple(turn.commands)))
+        elif turn and ended.status == "completed" and not (turn.answered or self.interrupting or self.closing):
+            turn.ended, turn.going_on = ended, True
+            turn.blocking.clear()
+            effects.append(Continue(turn.turn_id))
         elif turn:
             effects += self._finish(ended)
         return effects

@@ -226,6 +226,10 @@ def closed(item: Mapping[str, Any], turn: str = "N") -> tuple[str, dict[str, Any
     return "item/completed", {"item": item, "turnId": turn}
 
 
+def asked(turn: str = "N") -> tuple[str, dict[str, Any]]:
+    return "thread/tokenUsage/updated", {"turnId": turn, "tokenUsage": {}}
+
+
 # --- the rig -----------------------------------------------------------------------------------------------------------
 
 

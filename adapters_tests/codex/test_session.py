@@ -29,6 +29,7 @@ from adapters_tests.codex.driving import (
     Fake,
     RefusedError,
     Sink,
+    asked,
     began,
     closed,
     command,
@@ -135,6 +136,35 @@ async def test_a_steer_that_loses_against_the_end_of_the_turn(tmp_path: Path, wo
         await sink.until(WorkEnded, 2)
         assert len(sink.of(WorkStarted)) == 2
         assert sink.of(PromptFailed) == []
+
+
+@pytest.mark.usefixtures("no_settling")
+@pytest.mark.parametrize("how", ["answered", "refused", "dies"])
+async def test_a_steer_that_comes_in_as_the_turn_ends_is_answered(tmp_path: Path, how: str) -> None:
+    """Known faults: Codex inserts it and asks nobody; a turn without input asks. One running, one idle, one message."""
+    async with rig(tmp_path) as made:
+        active, fake, sink = await made.new()
+        await running(active, fake, sink)
+        await fake.tell(active.session_id, opened(said("Done.")), closed(said("Done.")), asked())
+        await active.submit(L, text())
+        await fake.insert(await fake.accept(method="turn/steer"))
+        await sink.until(PromptInserted, 2)
+        await fake.tell(active.session_id, over())
+        await fake.until(lambda: len(fake.requests("turn/start")) == 2)
+        request = fake.requests("turn/start")[-1]
+        assert request["params"] == {"threadId": active.session_id, "input": []}
+        assert sink.of(WorkEnded) == []
+        if how == "answered":
+            await fake.answer(request, turn={"id": "O"})
+            await fake.tell(active.session_id, began("O"), opened(said("And that."), "O"), over("O"))
+        elif how == "refused":
+            await fake.refuse(request, "no input")
+        else:
+            fake.kill()
+        ended = await sink.until(WorkEnded)
+        assert ended.stop_reason == ("error" if how == "dies" else "end_turn")
+        assert len(sink.of(WorkEnded)) == 1
+        assert len(fake.requests("turn/start")) == 2
 
 
 @pytest.mark.usefixtures("no_settling")

@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.acp.errors import InternalError, InvalidParams
-from adapters.codex.frames import Item, ItemClosed, ItemOpened, Retrying, TurnEnded, TurnStarted
+from adapters.codex.frames import Answered, Item, ItemClosed, ItemOpened, Retrying, TurnEnded, TurnStarted
 from adapters.codex.steps import (
     Compact,
     Confirm,
+    Continue,
     EndCommands,
     FinishItems,
     Interrupt,
@@ -359,6 +360,80 @@ def test_late_words_of_an_old_turn_start_nothing() -> None:
     assert turns.working
 
 
+def late_steer(turns: Turns) -> None:
+    """A prompt is inserted behind the last model call of a turn."""
+    submission = sent(turns, "N")
+    turns.take(ItemOpened("N", Item("m", "agentMessage")))
+    turns.take(ItemClosed("N", Item("m", "agentMessage")))
+    turns.take(Answered("N"))
+    turns.accepted(submission, "N")
+    turns.take(ItemOpened("N", user()))
+    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+
+
+def test_a_prompt_that_comes_in_as_the_turn_ends_is_answered_in_another() -> None:
+    """Known faults: the steer that lands at the end. The work goes on without an idle in between (STATE-2)."""
+    turns = Turns()
+    late_steer(turns)
+    assert turns.take(completed()) == [Continue("N")]
+    assert turns.working
+    assert not turns.ready
+    assert turns.goes_on("N")
+    assert turns.take(TurnStarted("O")) == [WorkStarted()]
+    assert not turns.goes_on("N")
+    assert turns.not_continued("N") == []
+    assert turns.ready
+    assert turns.take(completed("O")) == [WorkEnded("end_turn")]
+
+
+def test_where_no_other_turn_begins_the_work_is_over() -> None:
+    """D7: nothing waits for ever. The prompt is inserted; the model reads it with the next one."""
+    turns = Turns()
+    late_steer(turns)
+    turns.take(completed())
+    assert turns.not_continued("another") == []
+    assert turns.not_continued("N") == [WorkEnded("end_turn")]
+    assert turns.ready
+
+
+def test_work_that_goes_on_can_be_stopped() -> None:
+    """CANCEL-1: before the other turn begins as well."""
+    turns = Turns()
+    late_steer(turns)
+    turns.take(completed())
+    assert turns.interrupt() == []
+    assert turns.take(TurnStarted("O")) == [WorkStarted(), Interrupt("O")]
+    assert turns.take(completed("O", "interrupted"))[-1] == WorkEnded("cancelled", interrupted=True)
+
+
+@pytest.mark.parametrize("what", ["asked", "a tool", "an empty answer", "interrupted", "failed", "stopping", "closing"])
+def test_a_turn_that_has_asked_or_was_stopped_is_over(what: str) -> None:
+    """One more turn only for a prompt that the model was surely not asked about; an empty answer is one."""
+    turns = Turns()
+    status = "completed"
+    if what == "an empty answer":
+        turns.take(TurnStarted("N"))
+        turns.take(ItemClosed("N", user(None)))
+    else:
+        late_steer(turns)
+    match what:
+        case "asked":
+            turns.take(Answered("N"))
+        case "a tool":
+            turns.take(ItemOpened("N", Item("c", "webSearch")))
+        case "stopping":
+            turns.interrupt()
+        case "closing":
+            turns.closing = True
+        case "interrupted" | "failed":
+            status = what
+        case _:
+            pass
+    effects = turns.take(completed("N", status))
+    assert only(effects, Continue) == []
+    assert only(effects, WorkEnded)
+
+
 def test_one_interrupt_per_turn() -> None:
     """Trap 6: a second one is never answered. The next turn inherits nothing (CANCEL-9)."""
     turns = Turns()
@@ -465,11 +540,12 @@ _SIGNALS = st.one_of(
     st.builds(ItemOpened, _TURNS, _ITEMS),
     st.builds(ItemClosed, _TURNS, _ITEMS),
     st.builds(Retrying, _TURNS),
+    st.builds(Answered, _TURNS),
 )
 _ACTS = st.sampled_from(
     (
         *("submit", "compact", "send", "accept", "refuse", "refuse content", "withdraw", "interrupt", "died", "look"),
-        *("over", "ask", "answer", "confirm"),
+        *("over", "ask", "answer", "confirm", "not continued"),
     )
 )
 
@@ -511,6 +587,9 @@ class _History:
                 self.submissions += 1
                 self.stored = False
                 turns.submit(K, compact=act == "compact")
+            return
+        if act == "not continued":
+            self.note(turns.not_continued("N"))
             return
         if submission is None:
             if act == "interrupt":

@@ -87,7 +87,7 @@ class Link:
         """Send a prompt and wait for the end of its work; gives the message id."""
         call = await self.prompt(session, prompt, key)
         message_id = await call.message_id()
-        await self.client.wait_state(session, "idle", since=call.mark)
+        await self.ended(session, message_id)  # an idle before that is the end of other work
         return message_id
 
     async def error(self, call: PromptCall, within: float = 30.0, *, inserted: bool | None = False) -> AcpError:
