@@ -217,13 +217,19 @@ async def test_a_delete_waits_for_a_resume_that_is_under_way(monkeypatch: pytest
 # --- resuming --------------------------------------------------------------------------------------------------------
 
 
-async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() -> None:
-    """RESUME-7, STDIO-13: the runtime session is freed, and the next client can resume."""
+async def stored_session() -> tuple[Store, str]:
+    """A store with one session in it that holds one prompt, and its id."""
     store = Store()
     async with rig(store, automatic=True) as r:
         client = await r.connect()
         session_id, _ = await r.session(client)
         await (await client.prompt(session_id, "hi")).message_id()
+    return store, session_id
+
+
+async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() -> None:
+    """RESUME-7, STDIO-13: the runtime session is freed, and the next client can resume."""
+    store, session_id = await stored_session()
     async with rig(store) as r:
         client, other = await r.connect(), await r.connect()
         r.runtime.replay_gate = anyio.Event()
@@ -240,11 +246,7 @@ async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() ->
 
 async def test_history_is_sent_while_the_runtime_comes_up() -> None:
     """F26, REPLAY-1: the state and the answer wait for it, and a prompt is refused till then."""
-    store = Store()
-    async with rig(store, automatic=True) as r:
-        client = await r.connect()
-        session_id, _ = await r.session(client)
-        await (await client.prompt(session_id, "hi")).message_id()
+    store, session_id = await stored_session()
     async with rig(store) as r:
         client = await r.connect()
         r.runtime.start_gate = anyio.Event()
@@ -265,11 +267,7 @@ async def test_history_is_sent_while_the_runtime_comes_up() -> None:
 @pytest.mark.parametrize("how", ["fails", "cancelled", "lost"])
 async def test_a_runtime_that_does_not_come_up_leaves_no_session_behind(how: str) -> None:
     """RESUME-7: by its own fault, by the client's `$/cancel_request`, by the end of the connection; then a resume starts anew."""
-    store = Store()
-    async with rig(store, automatic=True) as r:
-        client = await r.connect()
-        session_id, _ = await r.session(client)
-        await (await client.prompt(session_id, "hi")).message_id()
+    store, session_id = await stored_session()
     async with rig(store) as r:
         client, other = await r.connect(), await r.connect()
         r.runtime.start_gate = anyio.Event()
