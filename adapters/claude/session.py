@@ -64,6 +64,8 @@ _AGAIN_EVERY: Final = 2.0
 _MIRROR_BOUND: Final = 0.3
 """Seconds for the announcement of an entry that is already in the file (measured: within 10 ms)."""
 
+_CLOSING: Final = "the session is being closed"
+
 _logged_kinds: set[str] = set()
 """Unknown kinds of frames that were logged: once per agent, not per session (D11)."""
 
@@ -100,7 +102,8 @@ class ClaudeSession:
         """Held while the process is started, replaced or buried."""
         self._first_start = anyio.Event()
         """The first process is up, or will not be: then `_start_failure` says why."""
-        self._start_failure: AcpError | None = None
+        self._start_failure: AcpError | None = start_error(_CLOSING, None)
+        """What stands here until it is up is true when the start is given up."""
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
         self._servers = Servers(lambda: [server.name for server in self._setup.mcp_servers], self._deliver)
@@ -127,6 +130,7 @@ class ClaudeSession:
         try:
             async with self._gate:
                 await self._start_process()
+            self._start_failure = None
         except Exception as error:  # noqa: BLE001 - raised by `started`
             self._start_failure = as_acp_error(error)
         finally:
@@ -150,7 +154,7 @@ class ClaudeSession:
             self.tasks.start(self._serve, process)
             self.tasks.changed()
             if self._closing:
-                raise start_error("the session is being closed", None)  # noqa: TRY301 - one way out for all failures
+                raise start_error(_CLOSING, None)  # noqa: TRY301 - one way out for all failures
             initialized = await self._launcher.initialize(process, self.session_id, resume=stored)
             if process.gone.is_set():
                 raise start_error("it ended at once", process.exit_code)  # noqa: TRY301
@@ -402,6 +406,7 @@ class ClaudeSession:
             self._lock.release()
             self.tasks.end()
             await self.tasks.wait_ended()
+            self._first_start.set()  # nobody will start it any more
 
 
 def _death(process: ClaudeProcess) -> InternalError:

@@ -19,6 +19,7 @@ from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.acp.schema import AgentMessageChunk, AudioBlock, Notice, ResumeSession, TextBlock, parse_params
 from adapters.claude import launch, procfs, watch
 from adapters.claude import session as driver
+from adapters.claude.lock import lock_session
 from adapters.core.runtime import (
     CommandsChanged,
     Output,
@@ -790,6 +791,20 @@ async def test_a_stored_session_whose_process_does_not_come_up(tmp_path: Path, h
         again = await made.runtime.open_session(stored, made.setup(), Sink())
         await again.started()
         assert await again.is_recorded(A)
+
+
+async def test_a_session_that_is_closed_before_its_start_never_comes_up(one: Rig) -> None:
+    """D7: who waits for it is told."""
+    launcher = await one.runtime._launcher()
+    lock = await lock_session(launcher.folder, A, bound=0)
+    session = driver.ClaudeSession(A, one.setup(), Sink(), launcher, lock)
+    with anyio.fail_after(10):
+        async with anyio.create_task_group() as tasks:
+            await tasks.start(session.tasks.run)
+            await session.close()
+            with pytest.raises(InternalError, match="being closed"):
+                await session.started()
+    assert one.fakes == []
 
 
 async def test_a_stored_session_without_a_program_is_refused_before_its_history(one: Rig) -> None:
