@@ -33,14 +33,42 @@ NAMES = {
     "adapters.acp.stdio": ["StdioTransport", "claim_stdio"],
     "adapters.check.command": ["Request", "run_check"],
     "adapters.check.wire": ["WireError", "validate_agent_message"],
-    "adapters.client.client": ["Client"],
-    "adapters.client.outbox": ["Outbox"],
-    "adapters.client.process": ["start_agent"],
-    "adapters.client.view": ["SessionView"],
     "adapters.core.front": ["AgentInfo", "serve"],
     "adapters.core.submissions": ["derived_id"],
     "adapters.scripted": ["ScriptedModel", "isolated_claude_home", "load_script"],
 }
+
+
+PUBLIC = {
+    "adapters.client": {
+        "AcpError",
+        "AgentProcess",
+        "Call",
+        "Client",
+        "ConnectionLostError",
+        "Entry",
+        "MalformedAnswerError",
+        "Outbox",
+        "OutboxInUseError",
+        "Outcome",
+        "Policy",
+        "PromptCall",
+        "Question",
+        "SessionView",
+        "allow",
+        "allow_always",
+        "reject",
+        "start_agent",
+    },
+}
+"""Packages whose `__all__` is a promise."""
+
+
+@pytest.mark.parametrize(("module", "names"), PUBLIC.items(), ids=list(PUBLIC))
+def test_the_public_names_are_exactly_these(module: str, names: set[str]) -> None:
+    found = importlib.import_module(module)
+    assert set(found.__all__) == names
+    assert [name for name in names if not hasattr(found, name)] == []
 
 
 @pytest.mark.parametrize(("module", "names"), NAMES.items(), ids=list(NAMES))

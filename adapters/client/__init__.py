@@ -1,1 +1,36 @@
-"""An ACP v2 client: keys, an outbox that resends safely, and a picture of each session. Uses `adapters.acp` only."""
+"""An ACP v2 client: keys, an outbox that resends safely, and a picture of each session. Uses `adapters.acp` only.
+
+    from adapters.client import Client, Outbox, start_agent
+
+What is named in `__all__` is public and stays; the modules behind it may be arranged anew. docs/own-client.md shows its use.
+"""
+
+from adapters.acp.errors import AcpError
+from adapters.client.calls import Call, MalformedAnswerError, PromptCall
+from adapters.client.client import Client
+from adapters.client.outbox import Entry, Outbox, OutboxInUseError, Outcome
+from adapters.client.permissions import Policy, Question, allow, allow_always, reject
+from adapters.client.process import AgentProcess, start_agent
+from adapters.client.record import ConnectionLostError
+from adapters.client.view import SessionView
+
+__all__ = [
+    "AcpError",
+    "AgentProcess",
+    "Call",
+    "Client",
+    "ConnectionLostError",
+    "Entry",
+    "MalformedAnswerError",
+    "Outbox",
+    "OutboxInUseError",
+    "Outcome",
+    "Policy",
+    "PromptCall",
+    "Question",
+    "SessionView",
+    "allow",
+    "allow_always",
+    "reject",
+    "start_agent",
+]

@@ -165,11 +165,11 @@ async def test_the_outbox_of_the_client_brings_every_prompt_in_once(rig: Rig, te
             await link.client.record.wait(lambda m: m.sent and m.method == "session/prompt")
             await anyio.sleep(delay)
             link.process.kill()
+    outbox.close()
     again = Outbox(rig.root / "outbox")
     async with rig.agent() as link:
         await link.resume(session)
-        await again.resend(link.client, session)
-        for entry in [*again.entries()]:
-            await again.deliver(link.client, entry)
+        for outcome in await again.resend(link.client, session):
+            assert outcome.message_id, outcome
         await link.turn(session, f"{text} end")
     assert [m.text for m in rig.stored(session)] == [f"{text} {part}" for part in ("start", 0, 1, 2, "end")]
