@@ -1,4 +1,4 @@
-"""Node, from the test extra, and packages of npm, fetched once a session. Without a registry these tests are skipped with a word."""
+"""Node, from the test extra, and packages of npm, fetched once a session; skipped with a word where no registry answers."""
 
 from __future__ import annotations
 
