@@ -25,6 +25,15 @@ _SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 
 _USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
 
+_ESCAPED_LETTER = re.compile(rb"\\u00[4-7]")
+"""A letter, or `_`, that is spelled as its number. Claude Code writes control characters so, nothing else of ASCII."""
+
+_TOOLS_RESULT = re.compile(
+    rb"""\{(?:"\w+":(?:"[^"\\]*"|null|true|false|\d+),)*+"message":\{"role":"user","content":\[\{"""
+    rb"""(?:"tool_use_id":"[^"\\]*",)?"type":"tool_result"[,}]"""
+)
+"""How a tool's result begins in a line of Claude Code 2.1.332: from the entry's start on, so that nobody's text looks like it."""
+
 _TAIL = 1024
 """Bytes at the end of a line in which Claude Code 2.1.332 writes an entry's type, id and place, after its message."""
 
@@ -123,14 +132,15 @@ def parse_line(line: bytes) -> Mapping[str, Any] | None:
 def _may_hold_ids(line: bytes) -> bool:
     """Cheap look at the bytes of a line: False only when `message_ids_of` of its entry is empty for certain.
 
-    Quotes inside JSON strings are escaped, so a quoted name found here is a real name or a whole value.
+    A quote inside a JSON string is escaped, so a name in quotes is a whole string of the line; but it may be anybody's: a
+    member, a value, or all that a user wrote. Its presence proves nothing. Its absence does, where no letter is escaped.
     """
     if _is_of_the_assistant(line):
         return False
-    if b'"mergedSendUuids"' in line:
+    if b"\\" in line and b"\\u00" in line and _ESCAPED_LETTER.search(line):
         return True
     if b'"user"' in line and _USER_ENTRY.search(line):
-        return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
+        return _TOOLS_RESULT.match(line) is None or b'"mergedSendUuids"' in line
     return b'"queued_command"' in line or b'"submitUuid"' in line
 
 
@@ -143,7 +153,7 @@ def _is_of_the_assistant(line: bytes) -> bool:
     if at < 0:
         return False
     rest = line[at:]
-    return rest.count(b"}") == 1 and b"{" not in rest and rest.count(b'"type"') == 1
+    return rest.count(b"}") == 1 and rest.count(b'"type"') == 1 and b"{" not in rest and b"\\" not in rest
 
 
 @dataclass(frozen=True, slots=True)
