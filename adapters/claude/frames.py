@@ -45,8 +45,10 @@ class Echo:
 class Stored:
     """`transcript_mirror`: these entries were appended to the stored session."""
 
+    path: str
+    """The file."""
     session_id: str
-    """Whose file it is, by its name."""
+    """Whose it is, by its name."""
     message_ids: frozenset[str]
     entry_uuids: frozenset[str]
 
@@ -222,14 +224,15 @@ def _result(frame: Mapping[str, Any]) -> Signal:
 
 
 def _mirror(frame: Mapping[str, Any]) -> Signal:
-    file_name = as_text(frame.get("filePath")).replace("\\", "/").rsplit("/", 1)[-1]
+    path = as_text(frame.get("filePath"))
+    file_name = path.replace("\\", "/").rsplit("/", 1)[-1]
     message_ids: set[str] = set()
     entry_uuids: set[str] = set()
     for entry in map(as_mapping, as_list(frame.get("entries"))):
         message_ids |= message_ids_of(entry)
         if uuid := as_text(entry.get("uuid")):
             entry_uuids.add(uuid)
-    return Stored(file_name.removesuffix(".jsonl"), frozenset(message_ids), frozenset(entry_uuids))
+    return Stored(path, file_name.removesuffix(".jsonl"), frozenset(message_ids), frozenset(entry_uuids))
 
 
 def _control_request(frame: Mapping[str, Any]) -> Signal | None:

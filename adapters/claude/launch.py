@@ -18,9 +18,9 @@ from anyio import to_thread
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
 from adapters.claude import environment, orphans
+from adapters.claude.places import Files, find_files
 from adapters.claude.process import ClaudeProcess, ControlError, spawn
 from adapters.claude.state import private_file
-from adapters.claude.transcript import find_transcript
 from adapters.core.runtime import SessionSetup
 
 INITIALIZE_BOUND: Final = 20.0
@@ -40,13 +40,13 @@ class Launcher:
     folder: Path
     """The state folder."""
 
-    def transcript(self, session_id: str) -> Path | None:
-        """The file of the stored session, None when there is none (yet). Blocks; raises `OSError`."""
-        return find_transcript(environment.config_dir(self.environ), session_id)
+    def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
+        """The files of the stored session, none when there is none (yet). Blocks; raises as `find_files`."""
+        return find_files(environment.config_dir(self.environ), session_id, cwd, made_here=made_here)
 
-    def _stored_size(self, session_id: str) -> int:
+    def _stored_size(self, session_id: str, cwd: str) -> int:
         try:
-            path = self.transcript(session_id)
+            path = self.files(session_id, cwd).used
             return path.stat().st_size if path else 0
         except OSError:
             return 0
@@ -76,9 +76,9 @@ class Launcher:
             orphans.record(self.folder, session_id, process.pid)
         return process
 
-    async def initialize(self, process: ClaudeProcess, session_id: str, *, resume: bool) -> Mapping[str, Any]:
+    async def initialize(self, process: ClaudeProcess, session_id: str, cwd: str, *, resume: bool) -> Mapping[str, Any]:
         """Wait until the CLI is ready; its answer. Raises `AcpError` that says why it is not; the caller stops it then."""
-        history = await to_thread.run_sync(self._stored_size, session_id) if resume else 0
+        history = await to_thread.run_sync(self._stored_size, session_id, cwd) if resume else 0
         try:
             return await process.request("initialize", bound=INITIALIZE_BOUND + history / _READING, hooks=None)
         except ControlError as error:

@@ -48,7 +48,7 @@ class ClaudeRuntime:
         launcher = await self._launcher()
         session_id = str(uuid4())
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
-        session = await self._activate(session_id, setup, sink, launcher, lock)
+        session = await self._activate(session_id, setup, sink, launcher, lock, made_here=True)
         async with _or_closed(session):
             await session.started()
         return session
@@ -64,7 +64,7 @@ class ClaudeRuntime:
         lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
-            await _require_stored(launcher, session_id)
+            await _require_stored(launcher, session_id, setup.cwd)
         except BaseException:
             lock.release()
             raise
@@ -89,9 +89,16 @@ class ClaudeRuntime:
                     lock.release()
 
     async def _activate(
-        self, session_id: str, setup: SessionSetup, sink: EventSink, launcher: Launcher, lock: SessionLock
+        self,
+        session_id: str,
+        setup: SessionSetup,
+        sink: EventSink,
+        launcher: Launcher,
+        lock: SessionLock,
+        *,
+        made_here: bool = False,
     ) -> ClaudeSession:
-        session = ClaudeSession(session_id, setup, sink, launcher, lock)
+        session = ClaudeSession(session_id, setup, sink, launcher, lock, made_here=made_here)
         with anyio.CancelScope(shield=True):
             await self._tasks.start(self._host, session)
         async with _or_closed(session):
@@ -138,12 +145,12 @@ async def _or_closed(session: ClaudeSession) -> AsyncGenerator[None]:
         raise
 
 
-async def _require_stored(launcher: Launcher, session_id: str) -> None:
+async def _require_stored(launcher: Launcher, session_id: str, cwd: str) -> None:
     try:
-        path = await to_thread.run_sync(launcher.transcript, session_id)
+        path = (await to_thread.run_sync(launcher.files, session_id, cwd)).used
         if path:
             path.open("rb").close()  # Claude Code would say that there is no such session
     except OSError as error:
-        raise InternalError(f"Stored sessions cannot be read: {error.strerror}.") from None
+        raise InternalError(f"The stored session cannot be read: {error.strerror}.") from None
     if path is None:
         raise ResourceNotFound(session_id, NOT_STORED)

@@ -81,7 +81,14 @@ class ClaudeSession:
     """An active session; see `adapters.core.runtime.RuntimeSession`. `tasks.run` must run beside it."""
 
     def __init__(
-        self, session_id: str, setup: port.SessionSetup, sink: port.EventSink, launcher: Launcher, lock: SessionLock
+        self,
+        session_id: str,
+        setup: port.SessionSetup,
+        sink: port.EventSink,
+        launcher: Launcher,
+        lock: SessionLock,
+        *,
+        made_here: bool = False,
     ) -> None:
         self.tasks = Tasks(session_id)
         self.session_id = session_id
@@ -94,7 +101,7 @@ class ClaudeSession:
         self._lock = lock
         self._turns = Turns()
         self._translator = Translator(setup.cwd)
-        self._store = Store(session_id, partial(launcher.transcript, session_id))
+        self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))
         self._asking = Asking(self._translator, self._deliver)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
@@ -155,7 +162,7 @@ class ClaudeSession:
             self.tasks.changed()
             if self._closing:
                 raise start_error(_CLOSING, None)  # noqa: TRY301 - one way out for all failures
-            initialized = await self._launcher.initialize(process, self.session_id, resume=stored)
+            initialized = await self._launcher.initialize(process, self.session_id, self._setup.cwd, resume=stored)
             if process.gone.is_set():
                 raise start_error("it ended at once", process.exit_code)  # noqa: TRY301
         except BaseException:

@@ -11,7 +11,9 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,8 +22,9 @@ from typing import Any, BinaryIO
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import ResourceLinkBlock, TextBlock
 from adapters.claude import wrappers
+from adapters.claude.places import Project, valid_session_id
 from adapters.claude.prompts import from_content
-from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line, valid_session_id
+from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line
 from adapters.core.runtime import SessionPage, StoredSession
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -107,20 +110,32 @@ class _File:
 
 
 def _files(config_dir: Path) -> list[_File]:
-    """All session files, last written first; of copies of one session the newest."""
-    found: dict[str, _File] = {}
+    """All sessions, last written first, each with the file that Claude Code works with when it is resumed in its own folder."""
+    found: dict[str, list[_File]] = {}
     for folder in _entries(str(config_dir / "projects")):
         for entry in _entries(folder.path):
             stem, suffix = os.path.splitext(entry.name)  # noqa: PTH122 - thousands of files
             if suffix != ".jsonl" or not _UUID.fullmatch(stem):
                 continue
             try:
-                file = _File(stem, entry.path, entry.stat().st_mtime_ns)
+                there = entry.stat()
             except OSError:
                 continue
-            if stem not in found or found[stem].written < file.written:
-                found[stem] = file
-    return sorted(found.values(), key=lambda file: file.order, reverse=True)
+            if there.st_size and stat.S_ISREG(there.st_mode):
+                found.setdefault(stem, []).append(_File(stem, entry.path, there.st_mtime_ns))
+    return sorted(map(_used, found.values()), key=lambda file: file.order, reverse=True)
+
+
+def _used(copies: list[_File]) -> _File:
+    """Of several the one in the project folder of its own working folder, else the newest."""
+    copies.sort(key=lambda file: file.order, reverse=True)
+    if len(copies) > 1:
+        for file in copies:
+            with suppress(OSError), open(file.path, "rb", buffering=0) as opened:  # noqa: PTH123
+                cwd = _cwd_of(opened, opened.read(_ENDS))
+                if cwd and Project(cwd).is_at(os.path.dirname(file.path)):  # noqa: PTH120
+                    return file
+    return copies[0]
 
 
 def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
@@ -156,7 +171,7 @@ def _row(file: _File, wanted: set[str] | None) -> StoredSession | None:
         with open(file.path, "rb", buffering=0) as opened:  # noqa: PTH123
             head = opened.read(_ENDS)
             whole = len(head) < _ENDS
-            cwd = _cwd(_lines(head, whole=whole)) or _far_cwd(opened)
+            cwd = _cwd_of(opened, head)
             if not cwd or (wanted is not None and os.path.normpath(cwd) not in wanted):
                 return None
             entries = list(_lines(head, whole=whole))
@@ -177,6 +192,11 @@ def _lines(block: bytes, *, whole: bool) -> Iterator[Mapping[str, Any]]:
     if not whole:
         lines.pop()
     return (entry for line in lines if (entry := parse_line(line)) is not None)
+
+
+def _cwd_of(file: BinaryIO, head: bytes) -> str:
+    """The session's folder, empty where no entry tells."""
+    return _cwd(_lines(head, whole=len(head) < _ENDS)) or _far_cwd(file)
 
 
 def _cwd(entries: Iterator[Mapping[str, Any]]) -> str:

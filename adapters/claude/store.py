@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 import anyio
@@ -18,6 +17,7 @@ from anyio import to_thread
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.schema import SessionUpdate
 from adapters.claude.frames import Stored
+from adapters.claude.places import Files
 from adapters.claude.replay import replay
 from adapters.claude.transcript import Transcript
 
@@ -27,11 +27,12 @@ _TRY_EVERY: Final = 0.1
 
 
 class Store:
-    """What one session holds. `find` names its file, None while there is none; it blocks and may raise `OSError`."""
+    """What one session holds. `find` gives its files; it blocks and may raise `OSError`."""
 
-    def __init__(self, session_id: str, find: Callable[[], Path | None]) -> None:
+    def __init__(self, session_id: str, find: Callable[[], Files]) -> None:
         self.session_id = session_id
-        self._find = find
+        self._named = ""
+        """The file that our process has named last."""
         self._transcript = Transcript(find)
         self._reading = anyio.Lock()
         self._announced: set[str] = set()
@@ -59,6 +60,9 @@ class Store:
         """Our process has written; False when it was to another file."""
         if signal.session_id != self.session_id:
             return False
+        if signal.path != self._named:
+            self._named = signal.path
+            self._transcript.name_file(signal.path)
         explained = self._unexplained & signal.entry_uuids
         self._unexplained -= explained
         self._announced |= signal.entry_uuids - explained
@@ -71,13 +75,13 @@ class Store:
         """
         async with self._reading:
             try:
-                path = await to_thread.run_sync(self._find)
-                await to_thread.run_sync(self._transcript.mark)
+                stored = await to_thread.run_sync(self._transcript.mark)
             except OSError as error:
                 raise _unreadable(error) from None
             self._announced.clear()
             self._unexplained.clear()
-            return path is not None
+            self._named = ""
+            return stored
 
     async def refresh(self) -> None:
         """Take in what was appended, all of it. Raises `InternalError` when it cannot be read: nothing is known (ADP-6)."""
@@ -115,7 +119,8 @@ class Store:
     async def replay(self, cwd: str, running: Collection[str]) -> AsyncIterator[SessionUpdate]:
         """All history, read as it is passed on; `running` tool calls go on. Raises `InternalError` when it cannot be read."""
         try:
-            path = await to_thread.run_sync(self._find)
+            async with self._reading:
+                path = await to_thread.run_sync(self._transcript.path)
             updates: Iterator[SessionUpdate] = replay(path, cwd, running) if path else iter(())
             while batch := await to_thread.run_sync(lambda: list(islice(updates, _REPLAY_BATCH))):
                 for update in batch:

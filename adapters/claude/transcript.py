@@ -1,10 +1,10 @@
 """Which user messages a stored Claude Code session holds: the evidence of insertion (D2, D4, ADP-4, ADP-5).
 
-Owns the rule for message ids in stored entries, finding a session's file, and reading that file from where the last
-read ended. Knows nothing of ACP updates and never writes. Blocking calls: run them in a worker thread.
+Owns the rule for message ids in stored entries, and reading a session's files from where the last read ended; which files
+those are is the business of `places`. Knows nothing of ACP updates and never writes. Blocking calls: run them in a worker thread.
 
-The file is `<config>/projects/<folder>/<session id>.jsonl`: one JSON object per line, appended to by any number of
-processes without a lock. A line may be torn (a process was killed), of any size, and of any shape.
+A file has one JSON object per line, and is appended to by any number of processes without a lock. A line may be torn (a process
+was killed), of any size, and of any shape.
 """
 
 import errno
@@ -15,13 +15,12 @@ import sys
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from adapters.claude.places import Files
 from adapters.core.shapes import as_list, as_mapping
-
-_SESSION_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
-"""What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""
 
 _USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
 
@@ -42,33 +41,6 @@ _BLOCK = 1024 * 1024
 
 _FINGERPRINT = 256
 """Bytes before the read position that must be unchanged for the rest of the file to count as appended."""
-
-
-def valid_session_id(session_id: str) -> bool:
-    """Whether the id can name a stored session at all: no separators, no dots, no patterns, nothing outside ASCII."""
-    return _SESSION_ID.fullmatch(session_id) is not None
-
-
-def find_transcript(config_dir: Path, session_id: str) -> Path | None:
-    """Find the file of a stored session, whichever project folder it is in.
-
-    None when there is none, also for an id that cannot name a file. Of several (a copied project folder) the one
-    written last. Raises `OSError` when a folder cannot be looked into: then nothing is known (ADP-6).
-    """
-    if not valid_session_id(session_id):
-        return None
-    try:
-        folders = [entry.path for entry in os.scandir(config_dir / "projects")]
-    except FileNotFoundError:
-        return None
-    found: list[tuple[int, str]] = []
-    for folder in folders:
-        path = os.path.join(folder, session_id + ".jsonl")  # noqa: PTH118 - thousands of folders, Path is slow
-        try:
-            found.append((os.stat(path).st_mtime_ns, path))  # noqa: PTH116
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-    return Path(max(found)[1]) if found else None
 
 
 def message_ids_of(entry: Mapping[str, Any]) -> set[str]:
@@ -187,33 +159,51 @@ class _Position:
 class Transcript:
     """The user messages that one stored session holds, kept current by reading only what was appended.
 
-    `find` names the file, None while the session has none. Not thread-safe: one call at a time.
+    Reads the file that the runtime works with: by the rule of `places`, until the runtime names it (`name_file`). What copies of
+    it hold counts, too: they are read at the first look and at each `mark`, for no process of ours writes there.
+    `find` gives the files. Not thread-safe: one call at a time.
     """
 
-    def __init__(self, find: Callable[[], Path | None]) -> None:
+    def __init__(self, find: Callable[[], Files]) -> None:
         self._find = find
         self._position: _Position | None = None
         self._ids: set[str] = set()
+        self._copies: dict[Path, Transcript] = {}
+        self._named: Path | None = None
+        """A file that the runtime has named, not compared yet with the one that is read."""
         self._mark: int | None = None
         self._reported: set[str] = set()
 
     @property
     def user_message_ids(self) -> AbstractSet[str]:
         """Every user message id seen at the last `refresh`."""
-        return self._ids
+        return self._ids.union(*(copy.user_message_ids for copy in self._copies.values()))
 
     def holds(self, message_id: str) -> bool:
         """Whether the session held this user message at the last `refresh`."""
-        return message_id in self._ids
+        return message_id in self._ids or any(copy.holds(message_id) for copy in self._copies.values())
 
-    def mark(self) -> None:
+    def name_file(self, path: str) -> None:
+        """The runtime has said that it writes to this file: from the next look on it is the one that is read, if it is there."""
+        self._named = Path(path)
+
+    def path(self) -> Path | None:
+        """The file that the runtime works with, None while there is none. Raises `OSError`."""
+        self._follow()
+        return self._position.path if self._position else self._find().used
+
+    def mark(self) -> bool:
         """Note the present end of the file: a runtime process started after this call knows everything before it.
 
         Entries that end after the mark are reported by `refresh`, once. Without any mark that is everything after the
-        first look. Raises `OSError`.
+        first look. Whether there is a file. Raises `OSError`.
         """
-        path = self._find()
-        self._mark = path.stat().st_size if path else 0
+        self._named = None  # the next process chooses anew
+        used = self._look_around()
+        if self._position and used and used != self._position.path:
+            self._leave()
+        self._mark = used.stat().st_size if used else 0
+        return used is not None
 
     def refresh(self) -> Refresh:
         """Read what was appended since the last call (everything at first).
@@ -222,13 +212,14 @@ class Transcript:
         truncated or rewritten is read from its start, and what only the old one held is forgotten. Raises `OSError`
         when the file cannot be read, or is gone although it was there before: then nothing is known (ADP-6).
         """
-        path = self._position.path if self._position else self._find()
+        self._follow()
+        path = self._position.path if self._position else self._look_around()
         if path is None:
             return Refresh()  # the session was never stored
         try:
             file = path.open("rb", buffering=_BLOCK)
         except FileNotFoundError:
-            path = self._find()
+            path = self._look_around()
             if path is None:
                 raise FileNotFoundError(errno.ENOENT, "the stored session is gone", str(self._path_text())) from None
             file = path.open("rb", buffering=_BLOCK)
@@ -243,6 +234,36 @@ class Transcript:
                     self._mark = 0
             self._position.path = path
             return Refresh(self._read(file, self._position), replaced=replaced)
+
+    def _look_around(self) -> Path | None:
+        """Find the files anew and read the copies; the one in use."""
+        files = self._find()
+        known, self._copies = self._copies, {}
+        for path in files.copies:
+            copy = self._copies[path] = known.get(path) or Transcript(partial(Files, path))
+            copy.refresh()
+        return files.used
+
+    def _follow(self) -> None:
+        """Go over to the file that the runtime has named, if it is another one: what is in it now is known to the runtime."""
+        named, self._named = self._named, None
+        if named is None or self._position is None or named == self._position.path:
+            return
+        try:
+            there = named.stat()
+        except OSError:
+            return  # it is named as the runtime sees it, perhaps from elsewhere
+        if (there.st_dev, there.st_ino) != (self._position.device, self._position.inode):
+            left = Transcript(partial(Files, self._position.path))
+            left.refresh()
+            self._copies[self._position.path] = left
+            self._leave()
+            self._mark = None
+            self._position = _Position(named, there.st_dev, there.st_ino)
+
+    def _leave(self) -> None:
+        """The file that was read is not the one in use."""
+        self._position, self._ids, self._reported = None, set(), set()
 
     def _path_text(self) -> str:
         return str(self._position.path) if self._position else "?"

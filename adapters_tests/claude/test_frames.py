@@ -98,7 +98,7 @@ CASES: list[tuple[dict[str, Any], Any]] = [
                 None,
             ],
         },
-        Stored("S", frozenset("UMFL"), frozenset("UXY")),
+        Stored("/c/projects/-w/S.jsonl", "S", frozenset("UMFL"), frozenset("UXY")),
     ),
     (
         {"type": "control_request", "request_id": "r", "request": {"subtype": "can_use_tool", "tool_name": "Bash"}},

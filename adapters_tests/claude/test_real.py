@@ -6,6 +6,7 @@ Kills, races with insertion, other writers and shutdown are in the end-to-end su
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import AsyncIterator
@@ -18,7 +19,8 @@ from uuid import uuid4
 import anyio
 import pytest
 
-from adapters.acp.schema import ResumeSession, parse_params
+from adapters.acp.errors import InternalError
+from adapters.acp.schema import ResumeSession, UserMessage, parse_params
 from adapters.claude import procfs
 from adapters.claude.environment import MARK
 from adapters.claude.runtime import ClaudeRuntime
@@ -286,3 +288,63 @@ def write(path: Path, content: str) -> None:
 
 def marked(session_id: str) -> list[procfs.Process]:
     return [process for process in procfs.everybody() if procfs.has_variable(process.pid, MARK, session_id)]
+
+
+# --- several files of one session ------------------------------------------------------------------------------------
+
+
+async def replayed(session: ClaudeSession) -> list[str]:
+    """The ids of the user messages in a replay."""
+    return [update.message_id async for update in session.replay() if isinstance(update, UserMessage)]
+
+
+def copied(real: World, session: ClaudeSession, folder: str, written: int) -> Path:
+    """A copy of the session's file in another project folder."""
+    [path] = real.config.glob(f"projects/*/{session.session_id}.jsonl")
+    copy = real.config / "projects" / folder / path.name
+    copy.parent.mkdir()
+    copy.write_bytes(path.read_bytes())
+    os.utime(copy, (written, written))
+    return copy
+
+
+@pytest.mark.parametrize("written", [1, 2_000_000_000])
+async def test_a_copy_in_another_project_folder_is_not_taken_for_the_session(real: World, written: int) -> None:
+    """Claude Code works with the file in its own folder, whatever the times say: so do look-up, replay and list."""
+    session = await real.new()
+    first = await real.turn(session, "hello")
+    copied(real, session, "-copy", written)
+    second = await real.turn(session, "hello again")
+    await session.close()
+    session = await real.runtime.open_session(session.session_id, real.setup, real.sink)
+    await session.started()
+    assert await replayed(session) == [first, second]
+    third = await real.turn(session, "and again")
+    assert [await session.is_recorded(message_id) for message_id in (first, second, third)] == [True] * 3
+    assert await replayed(session) == [first, second, third]
+    [row] = (await real.runtime.list_sessions(None, None)).sessions
+    assert row.cwd == real.setup.cwd
+
+
+async def test_the_only_file_is_the_session_from_every_folder(real: World) -> None:
+    session = await real.new()
+    first = await real.turn(session, "hello")
+    await session.close()
+    (real.root / "other").mkdir()
+    session = await real.runtime.open_session(session.session_id, SessionSetup(str(real.root / "other")), real.sink)
+    await session.started()
+    second = await real.turn(session, "hello again")
+    assert await replayed(session) == [first, second]
+    assert await session.is_recorded(second)
+
+
+async def test_two_files_and_none_of_this_folder_are_refused_by_name(real: World) -> None:
+    """Claude Code would say that there is no such session."""
+    session = await real.new()
+    await real.turn(session, "hello")
+    await session.close()
+    copy = copied(real, session, "-copy", 1)
+    (real.root / "other").mkdir()
+    with pytest.raises(InternalError, match="several project folders") as refused:
+        await real.runtime.open_session(session.session_id, SessionSetup(str(real.root / "other")), real.sink)
+    assert str(copy) in refused.value.message

@@ -133,6 +133,15 @@ def test_folder_comes_from_inside_the_file(tmp_path: Path) -> None:
     assert list_page(tmp_path, "/w/a/b", None, 1).next_cursor is None
 
 
+@pytest.mark.parametrize("copied_at", [1, 9])
+def test_of_copies_the_one_in_the_folder_of_its_own_cwd_is_shown(tmp_path: Path, copied_at: int) -> None:
+    """It is the one that a resume there works with, whatever the times say."""
+    store(tmp_path, 1, prompt("old"), folder="-copy", written=copied_at)
+    store(tmp_path, 1, prompt("old"), {"type": "custom-title", "customTitle": "mine"}, folder="-project", written=5)
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert row.title == "mine"
+
+
 def test_folder_through_a_link(tmp_path: Path) -> None:
     """The runtime stores where a link leads to; the filter finds that."""
     (tmp_path / "real").mkdir()

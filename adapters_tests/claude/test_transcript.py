@@ -1,7 +1,6 @@
 """Stored user message ids: the rule, the incremental read, and every way in which a file can be odd."""
 
 import json
-import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from adapters.claude.transcript import Transcript, find_transcript, message_ids_of, parse_line
+from adapters.claude.places import Files, find_files
+from adapters.claude.transcript import Transcript, message_ids_of, parse_line
 
 SESSION = "0f1e2d3c-4b5a-4968-8776-655443322110"
 
@@ -36,7 +36,7 @@ def line(entry: Any) -> bytes:
 
 
 def transcript_of(path: Path) -> Transcript:
-    return Transcript(lambda: path if path.exists() else None)
+    return Transcript(lambda: Files(path if path.exists() else None))
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_file_that_moved_is_followed(tmp_path: Path) -> None:
     old, new = tmp_path / "projects" / "a", tmp_path / "projects" / "b"
     old.mkdir(parents=True)
     (old / f"{SESSION}.jsonl").write_bytes(line(PROMPT))
-    transcript = Transcript(lambda: find_transcript(tmp_path, SESSION))
+    transcript = Transcript(lambda: find_files(tmp_path, SESSION, "/elsewhere"))
     transcript.refresh()
     old.rename(new)
     with (new / f"{SESSION}.jsonl").open("ab") as file:
@@ -253,7 +253,7 @@ def test_unreadable_file_is_an_error(tmp_path: Path) -> None:
     """ADP-6: what cannot be read raises, every time, and works again once it can be read."""
     path = tmp_path / "s.jsonl"
     path.mkdir()
-    transcript = Transcript(lambda: path)
+    transcript = Transcript(lambda: Files(path))
     for _ in range(2):
         with pytest.raises(IsADirectoryError):
             transcript.refresh()
@@ -334,38 +334,67 @@ def test_any_cut_into_appends_gives_the_same(
     assert set(transcript.user_message_ids) == set(whole.user_message_ids)
 
 
-# --- finding ---------------------------------------------------------------------------------------------------------
+# --- copies ----------------------------------------------------------------------------------------------------------
 
 
-def test_find_looks_into_every_project(tmp_path: Path) -> None:
-    """The folder's name is no matter; of several copies the one written last is the session."""
-    assert find_transcript(tmp_path, SESSION) is None
-    for folder, age in (("-a", 10), ("-b", 20)):
-        (tmp_path / "projects" / folder).mkdir(parents=True)
-        path = tmp_path / "projects" / folder / f"{SESSION}.jsonl"
-        path.write_bytes(line(PROMPT))
-        os.utime(path, (age, age))
-    (tmp_path / "projects" / "a file").write_text("x")
-    assert find_transcript(tmp_path, SESSION) == tmp_path / "projects" / "-b" / f"{SESSION}.jsonl"
-    assert find_transcript(tmp_path, SESSION[:-1] + "1") is None
+def test_ids_in_copies_count_and_their_entries_are_no_news(tmp_path: Path) -> None:
+    """What a copy holds was stored once; nobody is told of its entries, for the runtime does not work with it."""
+    used, copy = tmp_path / "a", tmp_path / "b"
+    used.write_bytes(line(PROMPT))
+    copy.write_bytes(line(MERGED))
+    transcript = Transcript(lambda: Files(used, tuple(path for path in (copy,) if path.exists())))
+    assert transcript.mark()
+    assert transcript.refresh().new_entry_uuids == frozenset()
+    assert set(transcript.user_message_ids) == {"p1", "p2", "p3"}
+    with copy.open("ab") as file:
+        file.write(line(FOLDED))
+    transcript.mark()
+    assert transcript.holds("p4")
+    copy.unlink()
+    transcript.mark()
+    assert set(transcript.user_message_ids) == {"p1"}
 
 
-@pytest.mark.parametrize(
-    "session_id",
-    ["", ".", "..", "../x", "a/b", "a\\b", "*", "?", "[a]", "a.b", "\0", "-x", "ä", "\udcb2", "x" * 300, " x"],
-)
-def test_find_takes_no_path_for_an_id(tmp_path: Path, session_id: str) -> None:
-    """An id that could leave the folder or match others finds nothing."""
-    (tmp_path / "projects" / "p").mkdir(parents=True)
-    (tmp_path / "projects" / "x.jsonl").write_bytes(line(PROMPT))
-    assert find_transcript(tmp_path, session_id) is None
+def test_a_copy_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    """ADP-6: it may hold what the other file lacks."""
+    used, copy = tmp_path / "a", tmp_path / "b"
+    used.write_bytes(line(PROMPT))
+    copy.mkdir()
+    with pytest.raises(IsADirectoryError):
+        Transcript(lambda: Files(used, (copy,))).refresh()
 
 
-def test_find_raises_when_it_cannot_look(tmp_path: Path) -> None:
-    """ADP-6: a folder that cannot be listed is an error, not "no session"."""
-    (tmp_path / "projects").write_text("not a folder")
-    with pytest.raises(NotADirectoryError):
-        find_transcript(tmp_path, SESSION)
+def test_the_file_that_the_runtime_names_is_the_one_that_is_read(tmp_path: Path) -> None:
+    """Whatever the rule says; ids of the other one still count, and what the named one holds already is no news."""
+    read, named = tmp_path / "a", tmp_path / "b"
+    read.write_bytes(line(PROMPT))
+    named.write_bytes(line(MERGED))
+    transcript = Transcript(lambda: Files(read))
+    transcript.mark()
+    transcript.refresh()
+    transcript.name_file(str(named))
+    assert transcript.path() == named
+    assert transcript.refresh().new_entry_uuids == frozenset()
+    assert set(transcript.user_message_ids) == {"p1", "p2", "p3"}
+    with named.open("ab") as file:
+        file.write(line(FOLDED))
+    assert transcript.refresh().new_entry_uuids == {"x"}
+
+
+@pytest.mark.parametrize("how", ["missing", "a link"])
+def test_another_name_of_the_same_file_changes_nothing(tmp_path: Path, how: str) -> None:
+    read = tmp_path / "a"
+    read.write_bytes(line(PROMPT))
+    transcript = Transcript(lambda: Files(read))
+    transcript.mark()
+    transcript.refresh()
+    if how == "a link":
+        (tmp_path / "b").symlink_to(read)
+    transcript.name_file(str(tmp_path / "b"))
+    with read.open("ab") as file:
+        file.write(line(FOLDED))
+    assert transcript.refresh().new_entry_uuids == {"x"}
+    assert transcript.path() == read
 
 
 @given(st.binary(max_size=80))

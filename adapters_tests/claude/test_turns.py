@@ -25,7 +25,7 @@ OUTCOMES = (PromptInserted, PromptLiveOnly, PromptFailed)
 
 
 def stored(*message_ids: str) -> Stored:
-    return Stored(S, frozenset(message_ids), frozenset())
+    return Stored("", S, frozenset(message_ids), frozenset())
 
 
 def ended(*message_ids: str, **fields: Any) -> TurnEnded:

@@ -86,8 +86,8 @@ PLANTS: dict[str, Plant] = {
             ),
             Change(
                 "claude/session.py",
-                "self._store = Store(session_id, partial(launcher.transcript, session_id))",
-                "self._store = _stores.setdefault(session_id, Store(session_id, partial(launcher.transcript, session_id)))",
+                "self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))",
+                "self._store = _stores.setdefault(session_id, Store(session_id, partial(launcher.files, session_id, setup.cwd)))",
             ),
             Change(
                 "claude/store.py",
