@@ -27,6 +27,9 @@ EXECUTABLE: Final = "CLAUDE_CODE_EXECUTABLE"
 MARK: Final = "ACP_ADAPTERS_SESSION"
 """In the environment of each process that we start: the session it belongs to. Inherited by its children."""
 
+AGENT: Final = "ACP_ADAPTERS_AGENT"
+"""Beside it: which process started it, see `orphans.agent_mark`."""
+
 _LEFT_BY_ANOTHER: Final = frozenset(
     {
         "CLAUDECODE", "CLAUDE_PID", "CLAUDE_EFFORT", "AI_AGENT", "CLAUDE_CODE_CHILD_NOTES_DIR", "CLAUDE_CODE_CHILD_SESSION",

@@ -18,9 +18,10 @@ from anyio import to_thread
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
 from adapters.claude import environment, orphans
+from adapters.claude.lock import SessionLocks, lock_in_all
 from adapters.claude.places import Files, find_files
 from adapters.claude.process import ClaudeProcess, ControlError, spawn
-from adapters.claude.state import private_file
+from adapters.claude.state import lock_folder, private_file
 from adapters.core.runtime import SessionSetup
 
 INITIALIZE_BOUND: Final = 20.0
@@ -39,6 +40,11 @@ class Launcher:
     environ: Mapping[str, str]
     folder: Path
     """The state folder."""
+
+    async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
+        """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
+        beside = lock_folder(environment.config_dir(self.environ))
+        return await lock_in_all([self.folder, *([beside] if beside else [])], session_id, bound=bound)
 
     def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
         """The files of the stored session, none when there is none (yet). Blocks; raises as `find_files`."""
@@ -62,6 +68,7 @@ class Launcher:
         mcp_config = self._mcp_file(session_id) if setup.mcp_servers else None
         argv = environment.arguments(session_id, setup, resume=resume, mcp_config=mcp_config)
         env = environment.child_environment(self.environ, session_id, setup.cwd)
+        env[environment.AGENT] = orphans.agent_mark()
         try:
             if mcp_config:
                 servers = environment.mcp_configuration(setup.mcp_servers)

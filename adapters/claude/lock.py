@@ -1,8 +1,12 @@
-"""One holder per active session among all agents of this user (D6). Owns the lock files; knows no process of a runtime.
+"""One holder per active session among all agents (D6). Owns the lock files; knows no process of a runtime.
 
-A lock is `flock` on a file, so the kernel gives it back whatever ends the holder. The file's text (pid and start time of the
-holder) is for messages only. Files are removed with the lock; a waiter that got the lock on a removed file tries again.
-Children do not inherit it: Python opens files close-on-exec.
+The lock lies beside what it guards: in `acp-adapters` in Claude Code's own folder, which all agents that reach the sessions
+share, whatever their HOME, state folder or container. Claude Code reads no such name and does not clean it up (2.1.332). A second
+one lies in the state folder: it guards the files there, and keeps out agents of version 0.1.0, which know only that one.
+
+A lock is `flock` on a file, so the kernel gives it back whatever ends the holder; links to the folder and bind mounts lead to the
+same file. The file's text (the holder's pid, start time, pid namespace and host) is for messages only. Files are removed with the
+lock; a waiter that got the lock on a removed file tries again. Children do not inherit it: Python opens files close-on-exec.
 """
 
 from __future__ import annotations
@@ -10,6 +14,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +25,7 @@ import anyio
 
 from adapters.acp.errors import InternalError
 from adapters.claude import procfs
-from adapters.core.shapes import as_count, as_mapping
+from adapters.core.shapes import as_count, as_mapping, as_text
 
 _TRY_EVERY: Final = 0.05
 """Seconds between two tries while another holder may be going away."""
@@ -39,6 +45,30 @@ class SessionLock:
                 self.path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+@dataclass(slots=True)
+class SessionLocks:
+    """All locks of an active session. Give them back with `release`."""
+
+    held: Sequence[SessionLock]
+
+    def release(self) -> None:
+        """Give them back, once; later calls do nothing."""
+        for lock in self.held:
+            lock.release()
+
+
+async def lock_in_all(folders: Sequence[Path], session_id: str, *, bound: float) -> SessionLocks:
+    """Lock a session in each of these folders, or in none. Takes and raises what `lock_session` does."""
+    held: list[SessionLock] = []
+    try:
+        for folder in folders:
+            held.append(await lock_session(folder, session_id, bound=bound))  # noqa: PERF401 - those before a failure are kept
+    except BaseException:
+        SessionLocks(held).release()
+        raise
+    return SessionLocks(held)
 
 
 async def lock_session(folder: Path, session_id: str, *, bound: float) -> SessionLock:
@@ -66,9 +96,9 @@ def _try(path: Path) -> SessionLock | None:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         there, ours = os.stat(path), os.fstat(descriptor)  # noqa: PTH116 - beside fstat
         if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
-            holder = {"pid": os.getpid(), "start": procfs.start_time(os.getpid())}
-            os.truncate(descriptor, 0)
-            os.pwrite(descriptor, json.dumps(holder).encode(), 0)
+            with suppress(OSError):  # a full disk costs the next one the holder's name, nobody the lock
+                os.truncate(descriptor, 0)
+                os.pwrite(descriptor, json.dumps(_ourselves()).encode(), 0)
             return SessionLock(path, descriptor)
     except (BlockingIOError, FileNotFoundError):
         pass
@@ -79,11 +109,24 @@ def _try(path: Path) -> SessionLock | None:
     return None
 
 
+def _ourselves() -> dict[str, object]:
+    pid = os.getpid()
+    start, namespace = procfs.start_time(pid), procfs.pid_namespace(pid)
+    return {"pid": pid, "start": start, "namespace": namespace, "host": socket.gethostname()}
+
+
 def _held(session_id: str, path: Path) -> InternalError:
-    pid = 0
+    """The error that names the holder: by its pid only where that is one of ours."""
+    holder = as_mapping(None)
     with suppress(OSError, ValueError):
-        pid = as_count(as_mapping(json.loads(path.read_bytes())).get("pid"))
-    who = f"process {pid}" if pid else "another process"
-    here = " (this agent)" if pid == os.getpid() else ""
-    text = f"Session {session_id} is active in {who}{here}: close it there, or end that process, then resume it again."
-    return InternalError(text, {"holder": {"pid": pid}} if pid else None)
+        holder = as_mapping(json.loads(path.read_bytes()))
+    pid, host = as_count(holder.get("pid")), as_text(holder.get("host"))
+    here = as_text(holder.get("namespace")) == procfs.pid_namespace(os.getpid()) and host == socket.gethostname()
+    if not pid:
+        who, data = "another process", None
+    elif "namespace" not in holder or here:  # agents of version 0.1.0 write neither
+        who, data = f"process {pid}" + (" (this agent)" if pid == os.getpid() else ""), {"pid": pid}
+    else:
+        who, data = f"an agent in another container or on another machine ({host}, process {pid} there)", {"host": host}
+    text = f"Session {session_id} is active in {who}: close it there, or end that process, then resume it again."
+    return InternalError(text, {"holder": data} if data else None)

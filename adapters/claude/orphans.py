@@ -1,8 +1,9 @@
 """Claude Code processes that outlived their agent: found by what is ours about them, ended, and waited for (D6, ADP-15).
 
 After `kill -9` of an agent its Claude Code goes on to the end of the turn, and can store a prompt after a successor has looked.
-Owns the record of the process that serves a session, and how a process is ended for sure. Works only under the session's
-lock. Never touches a `claude` that the user started: that has neither our mark nor our record.
+Owns the record of the process that serves a session, the proof that its agent is dead, and how a process is ended for sure. Works
+only under the session's lock. Never touches a `claude` that the user started: that has neither our mark nor our record. Never
+touches one whose agent may live: agents with another configuration, state folder or container can have a session of this name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import anyio
 
 from adapters.acp.errors import InternalError
 from adapters.claude import procfs
-from adapters.claude.environment import MARK
+from adapters.claude.environment import AGENT, MARK
 from adapters.claude.procfs import Process
 from adapters.claude.state import private_file
 from adapters.core.shapes import as_count, as_mapping
@@ -59,7 +60,11 @@ async def end_orphans(folder: Path, session_id: str) -> None:
 
 
 def find_orphans(folder: Path, session_id: str) -> list[Process]:
-    """Living Claude Codes of ours on this session: named in the record or marked, and with the session id as an argument."""
+    """Living Claude Codes of ours on this session whose agent is dead for certain.
+
+    They have the session id as an argument. Either the record names them: who wrote it held the lock that the caller holds now.
+    Or they are marked, and the agent that they name has ended.
+    """
     recorded: tuple[int, int] | None = None
     with suppress(OSError, ValueError):
         entry = as_mapping(json.loads(_file(folder, session_id).read_bytes()))
@@ -68,9 +73,29 @@ def find_orphans(folder: Path, session_id: str) -> list[Process]:
     for process in procfs.everybody():
         if process.pid == os.getpid() or not _serves(process.pid, session_id):
             continue
-        if (process.pid, process.start) == recorded or procfs.has_variable(process.pid, MARK, session_id):
+        if (process.pid, process.start) == recorded or (
+            procfs.has_variable(process.pid, MARK, session_id) and _agent_is_dead(process.pid)
+        ):
             found.append(process)
     return found
+
+
+def agent_mark() -> str:
+    """What a process of ours is told of its agent, for whoever finds it: pid and start time."""
+    return f"{os.getpid()}:{procfs.start_time(os.getpid())}"
+
+
+def _agent_is_dead(pid: int) -> bool:
+    """Whether the agent that started the process has ended; False where nobody can say, as between containers."""
+    agent, _, start = (procfs.variable(pid, AGENT) or "").partition(":")
+    if not (agent.isdecimal() and start.isdecimal()):
+        return False
+    namespace = procfs.pid_namespace(pid)
+    return (
+        bool(namespace)
+        and namespace == procfs.pid_namespace(os.getpid())
+        and procfs.start_time(int(agent)) != int(start)
+    )
 
 
 async def end_marked(session_id: str) -> None:

@@ -73,6 +73,14 @@ def everybody() -> Iterator[Process]:
             yield process
 
 
+def pid_namespace(pid: int) -> str:
+    """The namespace in which pids of this process mean something; empty when that is not told."""
+    try:
+        return os.readlink(_PROC / str(pid) / "ns" / "pid")  # noqa: PTH115 - it leads to no path
+    except OSError:
+        return ""
+
+
 def family(pid: int) -> list[Process]:
     """The living descendants of a process, children first; itself not included."""
     children: dict[int, list[Process]] = {}
@@ -97,8 +105,17 @@ def command_line(pid: int) -> list[bytes]:
 
 def has_variable(pid: int, name: str, value: str) -> bool:
     """Whether the process was started with this in its environment; False when that cannot be read (not ours)."""
+    return variable(pid, name) == value
+
+
+def variable(pid: int, name: str) -> str | None:
+    """What the process was started with under this name; None without it, or when that cannot be read (not ours)."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
-        return False
-    return f"{name}={value}".encode() in environment.split(b"\0")
+        return None
+    start = f"{name}=".encode()
+    return next(
+        (entry[len(start) :].decode(errors="replace") for entry in environment.split(b"\0") if entry.startswith(start)),
+        None,
+    )

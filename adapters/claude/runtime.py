@@ -20,7 +20,7 @@ from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.claude import sessions
 from adapters.claude.environment import FEATURES, config_dir
 from adapters.claude.launch import Launcher
-from adapters.claude.lock import SessionLock, lock_session
+from adapters.claude.lock import SessionLocks
 from adapters.claude.session import ClaudeSession
 from adapters.claude.state import state_folder
 from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
@@ -47,7 +47,7 @@ class ClaudeRuntime:
         """A session under a fresh id, with its process started. Raises `AcpError` that says why it cannot start."""
         launcher = await self._launcher()
         session_id = str(uuid4())
-        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
         session = await self._activate(session_id, setup, sink, launcher, lock, made_here=True)
         async with _or_closed(session):
             await session.started()
@@ -61,7 +61,7 @@ class ClaudeRuntime:
         if not _SESSION_ID.fullmatch(session_id):
             raise ResourceNotFound(session_id, NOT_STORED)
         launcher = await self._launcher()
-        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
             await _require_stored(launcher, session_id, setup.cwd)
@@ -82,7 +82,7 @@ class ClaudeRuntime:
         """Nobody resumes a new session whose agent was killed before its answer: this is all that cleans up after it."""
         for session_id in sessions:
             with suppress(AcpError, OSError):  # its agent lives; or the next agent may succeed
-                lock = await lock_session(launcher.folder, session_id, bound=0)
+                lock = await launcher.lock(session_id, bound=0)
                 try:
                     await launcher.clear_left(session_id)
                 finally:
@@ -94,7 +94,7 @@ class ClaudeRuntime:
         setup: SessionSetup,
         sink: EventSink,
         launcher: Launcher,
-        lock: SessionLock,
+        lock: SessionLocks,
         *,
         made_here: bool = False,
     ) -> ClaudeSession:
@@ -121,7 +121,7 @@ class ClaudeRuntime:
         if not _SESSION_ID.fullmatch(session_id):
             return
         launcher = Launcher(self._environ, state_folder(self._environ))
-        lock = await lock_session(launcher.folder, session_id, bound=_LOCK_BOUND)
+        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
             await to_thread.run_sync(sessions.delete, config_dir(self._environ), session_id)

@@ -47,7 +47,7 @@ from adapters.claude.frames import (
     user_frame,
 )
 from adapters.claude.launch import Launcher, start_error
-from adapters.claude.lock import SessionLock
+from adapters.claude.lock import SessionLocks
 from adapters.claude.process import ClaudeProcess
 from adapters.claude.prompts import to_content
 from adapters.claude.servers import Servers
@@ -86,7 +86,7 @@ class ClaudeSession:
         setup: port.SessionSetup,
         sink: port.EventSink,
         launcher: Launcher,
-        lock: SessionLock,
+        lock: SessionLocks,
         *,
         made_here: bool = False,
     ) -> None:

@@ -1,7 +1,8 @@
-"""The few files that we keep for active sessions, in the user's state directory. Owns their places and modes; no contents.
+"""The few files that we keep for active sessions. Owns their places and modes; no contents.
 
 `$ACP_ADAPTERS_STATE_DIR`, else `$XDG_STATE_HOME/acp-adapters`, else `~/.local/state/acp-adapters`; in it `claude/`, readable
-by its owner only. Nothing in it is a record of a session: all of it may be removed while no agent runs.
+by its owner only. What agents with another state folder must see, too, is in Claude Code's own folder. Nothing of it is a record
+of a session: all may be removed while no agent runs.
 """
 
 from __future__ import annotations
@@ -34,6 +35,24 @@ def state_folder(environ: Mapping[str, str]) -> Path:
         raise _unusable(folder, error) from None
     if not os.access(folder, os.W_OK | os.X_OK):
         raise _unusable(folder, PermissionError())
+    return folder
+
+
+def lock_folder(config_dir: Path) -> Path | None:
+    """Where the sessions of this configuration of Claude Code are locked, made if needed; None on a read-only file system.
+
+    There Claude Code itself can store nothing, so nothing can be stored twice. Raises `InternalError` when it cannot be used.
+    """
+    folder = config_dir / "acp-adapters"
+    try:
+        folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
+        if os.statvfs(folder).f_flag & os.ST_RDONLY:
+            return None
+    except OSError as error:
+        if error.errno == errno.EROFS:
+            return None
+        text = f"The folder {folder} for the locks of sessions cannot be used ({error.strerror}): make it writable."
+        raise InternalError(text) from None
     return folder
 
 

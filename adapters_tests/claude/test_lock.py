@@ -1,6 +1,8 @@
 """One holder per session (D6, ADP-14)."""
 
+import errno
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,9 @@ import anyio
 import pytest
 
 from adapters.acp.errors import InternalError
-from adapters.claude.lock import lock_session
+from adapters.claude import procfs
+from adapters.claude.lock import lock_in_all, lock_session
+from adapters.claude.state import lock_folder
 
 pytestmark = pytest.mark.anyio
 
@@ -110,3 +114,70 @@ async def test_a_lock_file_removed_under_a_waiter_is_no_lock(tmp_path: Path) -> 
         await lock_session(tmp_path, S, bound=0)
     second.release()
     first.release()
+
+
+async def test_all_locks_or_none(tmp_path: Path) -> None:
+    """Agents that share one of the folders exclude each other, and a refused one holds nothing."""
+    shared, mine, other = (tmp_path / name for name in ("shared", "mine", "other"))
+    for folder in (shared, mine, other):
+        folder.mkdir()
+    first = await lock_in_all([mine, shared], S, bound=0)
+    with pytest.raises(InternalError, match="this agent"):
+        await lock_in_all([other, shared], S, bound=0)
+    assert files(other) == []
+    first.release()
+    assert files(mine) == files(shared) == []
+    (await lock_in_all([other, shared], S, bound=0)).release()
+
+
+async def test_a_link_to_the_folder_leads_to_the_same_lock(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "link").symlink_to("config")
+    real, linked = lock_folder(tmp_path / "config"), lock_folder(tmp_path / "link")
+    assert real is not None
+    assert linked is not None
+    lock = await lock_session(real, S, bound=0)
+    with pytest.raises(InternalError, match="this agent"):
+        await lock_session(linked, S, bound=0)
+    lock.release()
+
+
+async def test_a_holder_in_another_container_is_not_named_by_a_pid_of_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be anybody's pid here."""
+    lock = await lock_session(tmp_path, S, bound=0)
+    monkeypatch.setattr(procfs, "pid_namespace", lambda _pid: "pid:[1]")
+    with pytest.raises(InternalError, match="in another container or on another machine") as refused:
+        await lock_session(tmp_path, S, bound=0)
+    assert refused.value.data == {"holder": {"host": socket.gethostname()}}
+    lock.release()
+
+
+async def test_a_lock_that_cannot_be_signed_is_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk takes no text."""
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    lock = await lock_session(tmp_path, S, bound=0)
+    with pytest.raises(InternalError, match="another process"):
+        await lock_session(tmp_path, S, bound=0)
+    lock.release()
+
+
+def test_a_read_only_configuration_has_no_lock_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude Code stores nothing there, so nothing is stored twice."""
+
+    def refused(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "read-only")
+
+    monkeypatch.setattr(Path, "mkdir", refused)
+    assert lock_folder(tmp_path) is None
+
+
+def test_a_configuration_that_cannot_hold_a_lock_is_named(tmp_path: Path) -> None:
+    (tmp_path / "acp-adapters").write_text("x")
+    with pytest.raises(InternalError, match=r"acp-adapters .*cannot be used"):
+        lock_folder(tmp_path)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from adapters.claude import orphans, procfs
-from adapters.claude.environment import MARK
+from adapters.claude.environment import AGENT, MARK
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -33,11 +33,15 @@ def _tidy() -> Iterator[None]:
         process.communicate()
 
 
-def start(code: str, *arguments: str, mark: str | None = None) -> procfs.Process:
-    env = {name: value for name, value in os.environ.items() if name != MARK}
+DEAD = "1:0"
+"""An agent that has ended: another process has its pid."""
+
+
+def start(code: str, *arguments: str, mark: str | None = None, agent: str | None = DEAD) -> procfs.Process:
+    env = {name: value for name, value in os.environ.items() if name not in (MARK, AGENT)}
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
-        env={**env, **({MARK: mark} if mark else {})},
+        env={**env, **({MARK: mark} if mark else {}), **({AGENT: agent} if agent else {})},
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -54,6 +58,28 @@ async def test_a_marked_process_on_the_session_is_ended(tmp_path: Path) -> None:
     assert orphans.find_orphans(tmp_path, S) == [orphan]
     await orphans.end_orphans(tmp_path, S)
     assert not orphan.alive
+
+
+async def test_a_process_whose_agent_lives_is_left_alone(tmp_path: Path) -> None:
+    """Of another configuration, say: nobody records it here, and nobody here may end it."""
+    process = start(WAIT, f"--resume={S}", mark=S, agent=orphans.agent_mark())
+    await orphans.end_orphans(tmp_path, S)
+    assert process.alive
+
+
+@pytest.mark.parametrize("agent", [None, "", "x", "7:", ":7", "1:None"])
+async def test_a_process_that_names_no_agent_is_left_alone(tmp_path: Path, agent: str | None) -> None:
+    process = start(WAIT, f"--resume={S}", mark=S, agent=agent)
+    await orphans.end_orphans(tmp_path, S)
+    assert process.alive
+
+
+async def test_a_pid_of_another_namespace_proves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container pid 1 is another process than here."""
+    process = start(WAIT, f"--resume={S}", mark=S)
+    monkeypatch.setattr(procfs, "pid_namespace", lambda pid: f"pid:[{pid}]")
+    await orphans.end_orphans(tmp_path, S)
+    assert process.alive
 
 
 async def test_a_recorded_process_on_the_session_is_ended_without_a_mark(tmp_path: Path) -> None:

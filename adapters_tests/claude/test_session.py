@@ -19,7 +19,7 @@ from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.acp.schema import AgentMessageChunk, AudioBlock, Notice, ResumeSession, TextBlock, parse_params
 from adapters.claude import launch, procfs, watch
 from adapters.claude import session as driver
-from adapters.claude.lock import lock_session
+from adapters.claude.environment import AGENT
 from adapters.core.runtime import (
     CommandsChanged,
     Output,
@@ -796,7 +796,7 @@ async def test_a_stored_session_whose_process_does_not_come_up(tmp_path: Path, h
 async def test_a_session_that_is_closed_before_its_start_never_comes_up(one: Rig) -> None:
     """D7: who waits for it is told."""
     launcher = await one.runtime._launcher()
-    lock = await lock_session(launcher.folder, A, bound=0)
+    lock = await launcher.lock(A, bound=0)
     session = driver.ClaudeSession(A, one.setup(), Sink(), launcher, lock)
     with anyio.fail_after(10):
         async with anyio.create_task_group() as tasks:
@@ -832,7 +832,7 @@ async def test_an_orphan_is_gone_before_the_session_is_looked_into(one: Rig) -> 
     session_id = session.session_id
     await session.close()
     command = [one.environ["CLAUDE_CODE_EXECUTABLE"], f"--resume={session_id}"]
-    async with await anyio.open_process(command, env={**fake.env}, start_new_session=True):
+    async with await anyio.open_process(command, env={**fake.env, AGENT: "1:0"}, start_new_session=True):
         orphan = await one.fake(2)
         found = procfs.look(orphan.pid)
         assert found is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters.acp.errors import AcpError
 from adapters.scripted.script import Answer, Text, ToolUse, say
 from adapters_tests.e2e.rig import Link, Rig
 from adapters_tests.e2e.runtimes import CLAUDE
@@ -146,3 +147,43 @@ async def test_an_unknown_model_in_the_environment_is_told(rig: Rig, text: str) 
         call = await link.prompt(session, text)
         await call.message_id()
         assert (await link.client.wait_state(session, "idle", since=call.mark))["stopReason"] == "error"
+
+
+@pytest.mark.parametrize("variable", ["ACP_ADAPTERS_STATE_DIR", "XDG_STATE_HOME"])
+async def test_agents_with_other_state_folders_share_one_lock(
+    rig: Rig, text: str, tmp_path: Path, variable: str
+) -> None:
+    """ADP-14, E45: a container may mount Claude Code's folder only. The work of the holder is left alone."""
+    other = {"ACP_ADAPTERS_STATE_DIR": "", variable: str(tmp_path / "other")}
+    async with rig.agent() as first, rig.agent(**other) as second:
+        session = await first.new()
+        tool = rig.tool(text)
+        message_id = await (await first.prompt(session, text, "one-key-to-both")).message_id()
+        await tool.started()
+        with pytest.raises(AcpError, match=f"active in process {first.process.pid}"):
+            await second.resume(session)
+        tool.release()
+        await first.ended(session, message_id)
+        await first.client.close(session)
+        await second.resume(session)
+        assert await (await second.prompt(session, text, "one-key-to-both")).message_id() == message_id
+        assert rig.stored_ids(session) == [message_id]
+        assert rig.in_conversation(text) == 1
+
+
+async def test_what_a_killed_agent_left_is_ended_by_one_with_another_state_folder(
+    rig: Rig, text: str, tmp_path: Path
+) -> None:
+    """ADP-15: on proof that its agent is dead, without any record of it."""
+    async with rig.agent() as first:
+        session = await first.new()
+        tool = rig.tool(text)
+        message_id = await (await first.prompt(session, text, "the-key")).message_id()
+        await tool.started()
+        first.process.kill()
+        async with rig.agent(ACP_ADAPTERS_STATE_DIR=str(tmp_path / "other")) as second:
+            await second.resume(session)
+            [left] = rig.runtimes()
+            assert left == rig.runtime_of(session)
+            assert await (await second.prompt(session, text, "the-key")).message_id() == message_id
+            assert rig.stored_ids(session) == [message_id]
