@@ -94,6 +94,8 @@ class _Front:
     title: str
     check: Callable[[], None]
     """Raises `CannotStartError` if the runtime is not installed."""
+    check_folder: Callable[[], None]
+    """Raises `AcpError` if the environment names no folder in which the runtime could keep its sessions."""
     features: Callable[[], Features]
     driver: Callable[[TaskGroup, Mapping[str, str]], tuple[Callable[[], Runtime], Prepare | None]]
     """For runtimes with this environment: how to load the driver, whose tasks run in the group, and what can begin before."""
@@ -106,6 +108,12 @@ def _check_claude() -> None:
 
     if find_claude(os.environ) is None:
         raise CannotStartError(missing_text(os.environ))
+
+
+def _check_claude_folder() -> None:
+    from adapters.claude.folder import require_config_dir
+
+    require_config_dir(os.environ)
 
 
 def _claude_features() -> Features:
@@ -137,6 +145,12 @@ def _check_codex() -> None:
 
     if find_codex(os.environ) is None:
         raise CannotStartError(missing_text(os.environ))
+
+
+def _check_codex_folder() -> None:
+    from adapters.codex.folder import require_codex_home
+
+    require_codex_home(os.environ)
 
 
 def _codex_features() -> Features:
@@ -172,8 +186,10 @@ def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
 
 
 _FRONTS: Final[Mapping[str, _Front]] = {
-    "claude": _Front("Claude Code", _check_claude, _claude_features, _claude_driver, _isolated_claude),
-    "codex": _Front("Codex", _check_codex, _codex_features, _codex_driver, _isolated_codex),
+    "claude": _Front(
+        "Claude Code", _check_claude, _check_claude_folder, _claude_features, _claude_driver, _isolated_claude
+    ),
+    "codex": _Front("Codex", _check_codex, _check_codex_folder, _codex_features, _codex_driver, _isolated_codex),
 }
 
 _GRAMMAR: Final = Grammar(
@@ -299,6 +315,8 @@ def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
     if home is not None and script is None:
         raise UsageError("--home is for --scripted FILE only")
     front.check()
+    if script is None:
+        _check_folder(front)
     if sys.stdin is not None and sys.stdin.isatty():
         text = (
             f"{name}: waiting for an ACP client on stdin (Ctrl-C ends it); try  {PROGRAM} demo {name}  for a first look"
@@ -309,6 +327,15 @@ def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
     return leave(
         run(lambda: _open(front, os.environ)) if script is None else _serve_scripted(front, Path(script), home)
     )
+
+
+def _check_folder(front: _Front) -> None:
+    from adapters.acp.errors import AcpError
+
+    try:
+        front.check_folder()
+    except AcpError as error:
+        raise CannotStartError(error.message) from None
 
 
 @asynccontextmanager

@@ -24,8 +24,10 @@ from typing import Final, TextIO
 from adapters import __version__
 from adapters.acp.errors import AcpError
 from adapters.claude import environment as claude
+from adapters.claude import folder as claude_folder
 from adapters.claude.state import state_folder
 from adapters.codex import environment as codex
+from adapters.codex import folder as codex_folder
 from adapters.core.executable import Found
 
 OK: Final = "ok"
@@ -104,7 +106,12 @@ def check_claude(environ: Mapping[str, str]) -> list[Check]:
     """Everything that `acp-adapters claude` needs, in the order in which it needs it."""
     found = claude.find_claude(environ)
     program = _program(found, claude.missing_text(environ), claude.EXECUTABLE, environ)
-    store = _store(claude.config_dir(environ) / "projects", "CLAUDE_CONFIG_DIR")
+    try:
+        environ = claude_folder.settled(environ)
+        claude_folder.require_config_dir(environ)
+    except AcpError as error:
+        return [*program, Check("session store", FAILED, error.message)]
+    store = _store(claude_folder.config_dir(environ) / "projects", claude_folder.VARIABLE)
     return [*program, store, _locks(environ), _claude_login(found, environ)]
 
 
@@ -112,12 +119,15 @@ def check_codex(environ: Mapping[str, str]) -> list[Check]:
     """Everything that `acp-adapters codex` needs, in the order in which it needs it."""
     found = codex.find_codex(environ)
     program = _program(found, codex.missing_text(environ), codex.EXECUTABLE, environ)
-    home = codex.codex_home(environ)
+    try:
+        environ = codex_folder.settled(environ)
+        codex_folder.require_codex_home(environ)
+    except AcpError as error:
+        return [*program, Check("configuration", FAILED, error.message)]
+    home = codex_folder.codex_home(environ)
     usable = found is not None and program[-1].status == OK
     configuration, login = _codex_configuration(str(found.path) if found and usable else None, home, environ)
     store = _store(home / "sessions", "CODEX_HOME")
-    if configuration.status == FAILED and not home.is_dir():
-        store = Check("session store", UNSURE, f"{home / 'sessions'} (see above)")
     return [*program, configuration, store, login]
 
 
@@ -216,7 +226,7 @@ def _folder(name: str, folder: Path, remedy: str) -> Check:
 
 def _claude_login(found: Found | None, environ: Mapping[str, str]) -> Check:
     signs = [f"{name} is set" for name in _LOGIN_VARIABLES if environ.get(name)]
-    credentials = claude.config_dir(environ) / ".credentials.json"
+    credentials = claude_folder.config_dir(environ) / ".credentials.json"
     if os.path.exists(credentials):  # noqa: PTH110 - False, not an error, where the folder may not be searched
         signs.append(f"{credentials} exists")
     if signs:
@@ -233,9 +243,6 @@ def _codex_configuration(program: str | None, home: Path, environ: Mapping[str, 
     command = "codex" if program is None else shlex.quote(program)
     unsure = Check("login", UNSURE, "not known", f"to log in: {command} login; to ask: {command} login status")
     if not home.is_dir():
-        if environ.get("CODEX_HOME"):
-            remedy = "make that folder, or set CODEX_HOME to another one"
-            return Check(name, FAILED, f"CODEX_HOME names no folder: {home}", remedy), unsure
         return Check(name, OK, f"{file} (none: Codex's own defaults)"), replace(unsure, detail="no sign of one")
     if program is None:
         return Check(name, UNSURE, str(file)), unsure

@@ -74,12 +74,6 @@ def missing_text(environ: Mapping[str, str]) -> str:
     return _PROGRAM.missing_text(environ)
 
 
-def config_dir(environ: Mapping[str, str]) -> Path:
-    """Where Claude Code keeps its settings and stored sessions."""
-    chosen = environ.get("CLAUDE_CONFIG_DIR")
-    return Path(chosen) if chosen else Path(environ.get("HOME") or Path.home()) / ".claude"
-
-
 def arguments(session_id: str, setup: SessionSetup, *, resume: bool, mcp_config: Path | None) -> list[str]:
     """The CLI's arguments. Holds no secret: anybody on the machine can read them."""
     chosen = [f"--resume={session_id}" if resume else f"--session-id={session_id}"]

@@ -18,6 +18,7 @@ from anyio import to_thread
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
 from adapters.claude import environment, orphans
+from adapters.claude.folder import config_dir
 from adapters.claude.lock import SessionLocks, lock_in_all
 from adapters.claude.places import Files, find_files
 from adapters.claude.process import ClaudeProcess, ControlError, spawn
@@ -43,12 +44,12 @@ class Launcher:
 
     async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
         """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
-        beside = lock_folder(environment.config_dir(self.environ))
+        beside = lock_folder(config_dir(self.environ))
         return await lock_in_all([self.folder, *([beside] if beside else [])], session_id, bound=bound)
 
     def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
         """The files of the stored session, none when there is none (yet). Blocks; raises as `find_files`."""
-        return find_files(environment.config_dir(self.environ), session_id, cwd, made_here=made_here)
+        return find_files(config_dir(self.environ), session_id, cwd, made_here=made_here)
 
     def _stored_size(self, session_id: str, cwd: str) -> int:
         try:

@@ -18,7 +18,8 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.claude import sessions
-from adapters.claude.environment import FEATURES, config_dir
+from adapters.claude.environment import FEATURES
+from adapters.claude.folder import config_dir, require_config_dir, settled
 from adapters.claude.launch import Launcher
 from adapters.claude.lock import SessionLocks
 from adapters.claude.session import ClaudeSession
@@ -38,8 +39,9 @@ class ClaudeRuntime:
     features: Features = FEATURES
 
     def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None) -> None:
+        """Raises `InternalError` when the environment names no folder that Claude Code's sessions could be in."""
         self._tasks = tasks
-        self._environ = dict(os.environ if environ is None else environ)
+        self._environ = settled(os.environ if environ is None else environ)
         self._sessions: set[ClaudeSession] = set()
         self._swept = False
 
@@ -72,6 +74,7 @@ class ClaudeRuntime:
 
     async def _launcher(self) -> Launcher:
         """How a session is started. The first time, what agents that were killed left behind is removed in the background."""
+        require_config_dir(self._environ)
         launcher = Launcher(self._environ, state_folder(self._environ))
         if not self._swept:
             self._swept = True

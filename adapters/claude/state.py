@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from adapters.acp.errors import InternalError
+from adapters.core.places import home_folder, named_folder
 
 _OWNER_ONLY = 0o700
 
@@ -57,11 +58,11 @@ def lock_folder(config_dir: Path) -> Path | None:
 
 
 def _place(environ: Mapping[str, str]) -> Path:
-    if chosen := environ.get("ACP_ADAPTERS_STATE_DIR"):
-        return Path(chosen).absolute()
+    if chosen := named_folder(environ, "ACP_ADAPTERS_STATE_DIR"):
+        return Path(chosen)
     if (base := environ.get("XDG_STATE_HOME", "")) and Path(base).is_absolute():
         return Path(base) / "acp-adapters"
-    return Path(environ.get("HOME") or Path.home()) / ".local" / "state" / "acp-adapters"
+    return Path(home_folder(environ), ".local", "state", "acp-adapters")
 
 
 def _unusable(folder: Path, error: OSError) -> InternalError:

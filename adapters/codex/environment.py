@@ -1,4 +1,4 @@
-"""What an app-server is started with: the binary, its arguments, its environment. Owns Codex's variables.
+"""What an app-server is started with: the binary, its arguments, its environment. Owns Codex's variables but its home.
 
 Imports nothing heavy: `codex_cli_bin` is only looked for. Starts nothing. `CODEX_HOME` and the configuration in it are the
 user's and stay as they are.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Final
 
 from adapters.core.executable import Executable, Found
@@ -54,12 +53,6 @@ def find_codex(environ: Mapping[str, str]) -> Found | None:
 def missing_text(environ: Mapping[str, str]) -> str:
     """Why `find_codex` found none, and what to do."""
     return _PROGRAM.missing_text(environ)
-
-
-def codex_home(environ: Mapping[str, str]) -> Path:
-    """Where Codex keeps its configuration and stored sessions."""
-    chosen = environ.get("CODEX_HOME")
-    return Path(chosen) if chosen else Path(environ.get("HOME") or Path.home()) / ".codex"
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:

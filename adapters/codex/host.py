@@ -6,8 +6,10 @@ decides for itself (D7); the next one that needs a server gets a new one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import anyio
@@ -16,7 +18,8 @@ from anyio.abc import TaskGroup, TaskStatus
 from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
 from adapters.codex.appserver import AppServer, Gone, RequestFailed, RequestId, spawn
-from adapters.codex.environment import ARGUMENTS, child_environment, codex_home, find_codex, missing_text
+from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
+from adapters.codex.folder import codex_home, require_codex_home, settled
 from adapters.codex.frames import thread_of
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -58,8 +61,9 @@ class Host:
     """Keeps the app-server. `tasks` must outlive it."""
 
     def __init__(self, tasks: TaskGroup, environ: Mapping[str, str]) -> None:
+        """Raises `InternalError` when the environment names no folder that could be Codex's home."""
         self._tasks = tasks
-        self._environ = environ
+        self._environ = settled(environ)
         self._server: AppServer | None = None
         self._coming: AppServer | None = None
         """It was started, and has not introduced itself yet."""
@@ -142,6 +146,7 @@ class Host:
         found = find_codex(self._environ)
         if found is None:
             raise InternalError(missing_text(self._environ), {"category": "not_installed"})
+        require_codex_home(self._environ)
         try:
             server = await spawn([str(found.path), *ARGUMENTS], child_environment(self._environ))
         except OSError as error:
@@ -169,6 +174,8 @@ class Host:
             raise
         finally:
             self._coming = None
+        if os.path.isabs(home := as_text(answer.get("codexHome"))):  # noqa: PTH117 - a text
+            self.home = Path(home)  # a wrapper around Codex may have chosen another one
         self.version = as_text(answer.get("userAgent")).partition("/")[2].partition(" ")[0]
         server.notify("initialized")
         return server

@@ -8,7 +8,7 @@ import pytest
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import ResumeSession, parse_params
-from adapters.claude.environment import MARK, arguments, child_environment, config_dir, find_claude, mcp_configuration
+from adapters.claude.environment import MARK, arguments, child_environment, find_claude, mcp_configuration
 from adapters.claude.state import private_file, state_folder
 from adapters.core.runtime import SessionSetup
 
@@ -83,11 +83,6 @@ def test_mcp_servers_are_written_as_the_cli_reads_them() -> None:
             "h": {"type": "http", "url": "http://127.0.0.1", "headers": {"Authorization": "s"}},
         }
     }
-
-
-def test_stored_sessions_are_where_the_cli_keeps_them() -> None:
-    assert config_dir({"CLAUDE_CONFIG_DIR": "/c", "HOME": "/h"}) == Path("/c")
-    assert config_dir({"HOME": "/h"}) == Path("/h/.claude")
 
 
 @pytest.mark.parametrize("variable", ["ACP_ADAPTERS_STATE_DIR", "XDG_STATE_HOME", "HOME"])

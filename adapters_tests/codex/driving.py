@@ -238,6 +238,7 @@ class Rig(FakeRig[Fake]):
 
     def __init__(self, home: Path, tasks: TaskGroup, prepare: Callable[[Fake], None] | None) -> None:
         super().__init__(home, tasks, prepare)
+        (home / "codex-home").mkdir(exist_ok=True)
         self.environ = {
             "PATH": os.environ["PATH"],
             "HOME": str(home),

@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from adapters.codex.environment import child_environment, codex_home, find_codex
-
-
-def test_the_users_home() -> None:
-    """CODEX_HOME and the configuration in it are the user's."""
-    assert codex_home({"CODEX_HOME": "/c", "HOME": "/h"}) == Path("/c")
-    assert codex_home({"HOME": "/h"}) == Path("/h/.codex")
+from adapters.codex.environment import child_environment, find_codex
 
 
 def test_the_environment_is_the_users_without_what_another_codex_left() -> None:
