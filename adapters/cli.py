@@ -202,6 +202,10 @@ _GRAMMAR: Final = Grammar(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status. Raises nothing but `SystemExit`."""
+    if arguments is None:
+        _read_paths_as_utf8()
+        if reconfigure := getattr(sys.stdout, "reconfigure", None):
+            reconfigure(errors="backslashreplace")  # a name that PYTHONIOENCODING cannot spell is no failure
     try:
         asked = _GRAMMAR.parse(sys.argv[1:] if arguments is None else arguments)
         return _run(asked)
@@ -218,6 +222,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from adapters.process import where
 
         return _complain(f"internal error {' '.join(where(error).values())}; please report it", 1)
+
+
+def _read_paths_as_utf8() -> None:
+    """Start again in Python's UTF-8 mode where the locale has file names in another encoding.
+
+    ACP's paths are Unicode, and both runtimes read file names as UTF-8 in every locale. Python does not in a Latin-1 locale,
+    nor in C where PYTHONUTF8=0 forbids it. The environment stays as it is: the runtime and its tools see the user's locale.
+    """
+    if sys.getfilesystemencoding() == "utf-8":
+        return
+    reason = "there is no interpreter to start again"
+    if sys.executable:
+        try:
+            os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])  # noqa: S606 - ourselves
+        except OSError as error:
+            reason = error.strerror
+    encoding = sys.getfilesystemencoding()
+    _complain(f"file names are read as {encoding}, not as UTF-8 ({reason}): set PYTHONUTF8=1 or a UTF-8 locale", 0)
 
 
 def _run(asked: Invocation) -> int:

@@ -177,6 +177,30 @@ async def test_in_a_terminal_it_says_what_it_waits_for(environ: dict[str, str]) 
         await process.aclose()
 
 
+@pytest.mark.parametrize("unlike", [{"PYTHONIOENCODING": "ascii"}, {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}])
+def test_a_name_that_the_locale_cannot_spell_is_no_failure(
+    environ: dict[str, str], tmp_path: Path, unlike: dict[str, str]
+) -> None:
+    folder = tmp_path / "wörk"
+    folder.mkdir()
+    chosen = {"LC_ALL": "C", "CLAUDE_CONFIG_DIR": str(folder), "CLAUDE_CODE_EXECUTABLE": sys.executable}
+    _, out, err = ran({**environ, **chosen, **unlike}, "doctor", "claude")
+    assert err == ""
+    assert (str(folder) in out) or (ascii(str(folder))[1:-1] in out)
+
+
+def test_names_that_cannot_be_read_as_utf8_are_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "getfilesystemencoding", lambda: "ascii")
+    monkeypatch.setattr(sys, "executable", "")
+    monkeypatch.setattr(sys, "argv", ["acp-adapters", "--version"])
+    assert cli.main() == 0
+    said = capsys.readouterr().err
+    assert said.startswith("acp-adapters: file names are read as ascii, not as UTF-8 ")
+    assert said.count("\n") == 1
+
+
 # --- for clients ---------------------------------------------------------------------------------------------------------
 
 INITIALIZE = {

@@ -82,7 +82,7 @@ def _absolute(path: str) -> str:
         if os.path.isabs(path) and b"\0" not in os.fsencode(path):  # noqa: PTH117 - a test, no Path wanted
             return path
     except UnicodeEncodeError:
-        pass
+        raise PydanticCustomError("path_encoding", "must be a path in the encoding of file names") from None
     raise PydanticCustomError("absolute_path", "must be an absolute path")
 
 

@@ -7,6 +7,7 @@ results and reads next to none, and its client waits while it starts. See `model
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
@@ -365,6 +366,7 @@ def describe(error: ValidationError, root: str = "") -> str:
 _WANTED: Final[Mapping[str, str]] = {
     "missing": "is required",
     "absolute_path": "must be an absolute path",
+    "path_encoding": f"has characters that file names cannot have here ({sys.getfilesystemencoding()})",
     "is_instance_of": "must be a string",
     "string_type": "must be a string",
     "string_unicode": "must hold whole Unicode characters",

@@ -151,6 +151,7 @@ def test_an_invalid_key_is_found_beside_other_faults() -> None:
             "idempotencyKey must hold whole Unicode characters",
         ),
         ("session/new", {"cwd": PRIVATE}, "cwd must be an absolute path"),
+        ("session/new", {"cwd": "/\ud800"}, "cwd has characters that file names cannot have here (utf-8)"),
         (
             "session/new",
             {"cwd": "/", "additionalDirectories": ["/a", PRIVATE]},
