@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -60,7 +61,35 @@ class Executable:
 
     def missing_text(self, environ: Mapping[str, str]) -> str:
         """Why `find` found none, and what to do."""
-        if environ.get(self.variable):
-            return f"{self.variable} names no program that can be run: correct it, or unset it."
+        if chosen := environ.get(self.variable):
+            reason = _reason(chosen)
+            return f"{self.variable} names no program that can be run ({chosen!a} {reason}): correct it, or unset it."
         install = f"pip install 'acp-adapters[{self.extra}]'"
         return f"{self.runtime} is not installed: run  {install}  or set {self.variable} to it."
+
+
+def _reason(chosen: str) -> str:
+    """Why the chosen program cannot be run, as the rest of a sentence about it."""
+    if chosen.startswith("~"):
+        return "begins with ~, which only a shell expands"
+    if "/" not in chosen:
+        return "is no program on PATH"
+    path = Path(chosen)
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if path.is_symlink():
+            return f"is a link to {os.fspath(path.readlink())!a}, which is not there"
+        return "is not there" if path.is_absolute() else f"is not there: it is relative to {_own_folder()}"
+    except OSError as error:
+        return f"cannot be looked at: {error.strerror}"
+    if stat.S_ISDIR(mode):
+        return "is a folder"
+    return "is no file" if not stat.S_ISREG(mode) else "is not executable"
+
+
+def _own_folder() -> str:
+    try:
+        return ascii(os.getcwd())  # noqa: PTH109
+    except OSError:
+        return "a folder that is gone"

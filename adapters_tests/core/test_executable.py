@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -52,6 +53,38 @@ def test_a_chosen_one_that_cannot_run_is_not_replaced_by_another(tmp_path: Path,
     environ = {"RUNTIME_PATH": str(tmp_path / "nothing"), "PATH": str(bundled.parent)}
     assert PROGRAM.find(environ) is None
     assert PROGRAM.missing_text(environ).startswith("RUNTIME_PATH names no program that can be run")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        ("{here}/nothing", "'{here}/nothing' is not there"),
+        ("bin/nothing", "'bin/nothing' is not there: it is relative to '{here}'"),
+        ("{here}/link", "'{here}/link' is a link to 'nowhere', which is not there"),
+        ("{here}/folder", "'{here}/folder' is a folder"),
+        ("./folder/", "'./folder/' is a folder"),
+        ("{here}/text", "'{here}/text' is not executable"),
+        ("{here}/text/below", "'{here}/text/below' cannot be looked at: Not a directory"),
+        ("{here}/pipe", "'{here}/pipe' is no file"),
+        ("~/bin/runtime", "'~/bin/runtime' begins with ~, which only a shell expands"),
+        ("no-runtime", "'no-runtime' is no program on PATH"),
+        (" ", "' ' is no program on PATH"),
+        ("wörk\n", r"'w\xf6rk\n' is no program on PATH"),
+    ],
+)
+def test_why_a_chosen_one_cannot_run_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str, reason: str
+) -> None:
+    """With its value, in one line."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "text").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
+    environ = {"RUNTIME_PATH": chosen.format(here=tmp_path), "PATH": str(tmp_path)}
+    assert PROGRAM.find(environ) is None
+    said = f"RUNTIME_PATH names no program that can be run ({reason.format(here=tmp_path)}): correct it, or unset it."
+    assert PROGRAM.missing_text(environ) == said
 
 
 def test_the_package_comes_before_path(tmp_path: Path, bundled: Path) -> None:
