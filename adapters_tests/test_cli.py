@@ -18,6 +18,7 @@ from adapters.acp.errors import InternalError
 from adapters.acp.framing import LineDecoder
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
+from adapters.installing import install_command
 
 ROOT = Path(adapters.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "adapters"]
@@ -83,24 +84,24 @@ def test_arguments_without_sense_are_one_line_and_status_2(environ: dict[str, st
 
 
 @pytest.mark.parametrize(
-    ("command", "extra"),
+    ("command", "package"),
     [
-        (["claude"], "claude"),
-        (["codex"], "codex"),
-        (["demo"], "claude"),
-        (["demo", "claude"], "claude"),
-        (["demo", "codex"], "codex"),
+        (["claude"], "claude-agent-sdk"),
+        (["codex"], "openai-codex-cli-bin"),
+        (["demo"], "claude-agent-sdk"),
+        (["demo", "claude"], "claude-agent-sdk"),
+        (["demo", "codex"], "openai-codex-cli-bin"),
     ],
 )
 def test_a_missing_runtime_names_the_install_command(
     command: list[str],
-    extra: str,
+    package: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    for package in ("claude_agent_sdk", "codex_cli_bin"):
-        monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    for module in ("claude_agent_sdk", "codex_cli_bin"):
+        monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
     for variable in ("CLAUDE_CODE_EXECUTABLE", "CODEX_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -108,7 +109,7 @@ def test_a_missing_runtime_names_the_install_command(
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err.count("\n") == 1
-    assert f"pip install 'acp-adapters[{extra}]'" in printed.err
+    assert f" is not installed: run  {install_command(package)}  or set " in printed.err
 
 
 def test_a_chosen_runtime_that_is_not_there_is_named(environ: dict[str, str]) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from adapters import doctor
 from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, check_codex, run_doctor
+from adapters.installing import install_command
 
 
 @pytest.fixture
@@ -265,6 +266,7 @@ def test_a_runtime_that_nobody_asked_for_may_be_missing(
     monkeypatch.setattr(os, "environ", environ)
     out = io.StringIO()
     assert run_doctor(["claude", "codex"], out, named=False) == 0
-    assert "\n  [??] not installed: Codex is not installed: run  pip install 'acp-adapters[codex]'" in out.getvalue()
+    command = install_command("openai-codex-cli-bin")
+    assert f"\n  [??] not installed: Codex is not installed: run  {command}  or set CODEX_PATH" in out.getvalue()
     assert run_doctor(["claude", "codex"], io.StringIO()) == 1
     assert run_doctor(["codex"], io.StringIO(), named=False) == 1

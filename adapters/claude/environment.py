@@ -60,7 +60,6 @@ _PROGRAM: Final = Executable(
     distribution="claude-agent-sdk",
     package="claude_agent_sdk",
     bundled="_bundled/claude",
-    extra="claude",
 )
 
 

@@ -41,7 +41,6 @@ _PROGRAM: Final = Executable(
     distribution="openai-codex-cli-bin",
     package="codex_cli_bin",
     bundled="bin/codex.exe" if os.name == "nt" else "bin/codex",
-    extra="codex",
 )
 
 

@@ -39,8 +39,6 @@ class Executable:
     """The import package of that distribution."""
     bundled: str
     """Where it is in that package."""
-    extra: str
-    """The extra of this project that installs it."""
 
     def find(self, environ: Mapping[str, str]) -> Found | None:
         """The program to start.
@@ -64,7 +62,9 @@ class Executable:
         if chosen := environ.get(self.variable):
             reason = _reason(chosen)
             return f"{self.variable} names no program that can be run ({chosen!a} {reason}): correct it, or unset it."
-        install = f"pip install 'acp-adapters[{self.extra}]'"
+        from adapters.installing import install_command  # noqa: PLC0415 - only where something is missing
+
+        install = install_command(self.distribution)
         return f"{self.runtime} is not installed: run  {install}  or set {self.variable} to it."
 
 

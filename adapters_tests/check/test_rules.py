@@ -15,6 +15,7 @@ from adapters.check.rules import handshake
 from adapters.check.run import Runner
 from adapters.check.stage import FreeStage
 from adapters.check.verdict import Need, Outcome, Rule, Section
+from adapters.installing import install_command
 from adapters_tests.check.agent import Fault, MemoryLauncher, PlayedStage
 from adapters_tests.check.faults import FAULTS, KnowsNoKeys, Planted
 
@@ -68,7 +69,7 @@ async def test_without_a_validator_the_rule_says_what_to_install(
     outcomes = await check(tmp_path, Fault, frozenset({"UPD-7", "STDIO-1"}), 20)
     assert outcomes["STDIO-1"].standing == "held"
     assert outcomes["UPD-7"].standing == "not applicable"
-    assert 'pip install "acp-adapters[check]"' in outcomes["UPD-7"].reason
+    assert install_command("jsonschema") in outcomes["UPD-7"].reason
 
 
 async def test_a_check_that_fails_itself_blames_nobody_and_is_no_success(tmp_path: Path) -> None:

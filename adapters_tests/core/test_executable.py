@@ -10,6 +10,7 @@ import pytest
 
 from adapters.core import executable
 from adapters.core.executable import Executable, Found
+from adapters.installing import install_command
 
 PROGRAM = Executable(
     runtime="Some Runtime",
@@ -18,7 +19,6 @@ PROGRAM = Executable(
     distribution="some-runtime",
     package="some_runtime",
     bundled="bin/runtime",
-    extra="some",
 )
 
 
@@ -103,6 +103,6 @@ def test_without_the_package_path_decides(tmp_path: Path) -> None:
     """Else the user's own; an error names the next step."""
     environ = {"PATH": str(tmp_path / "b")}
     assert PROGRAM.find(environ) is None
-    assert "pip install 'acp-adapters[some]'" in PROGRAM.missing_text(environ)
+    assert install_command("some-runtime") in PROGRAM.missing_text(environ)
     own = program(tmp_path / "b")
     assert PROGRAM.find(environ) == Found(own, "PATH")

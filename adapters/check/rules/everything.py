@@ -17,6 +17,7 @@ from adapters.check.bench import Bench
 from adapters.check.link import is_answer, show
 from adapters.check.verdict import Broken, Need, NotApplicable, Rule
 from adapters.client.record import Message, as_object
+from adapters.installing import install_command
 
 V1_ONLY = ("tool_call", "plan", "current_mode_update")
 TRACE = re.compile(r"Traceback \(most recent call last\)|\n\s+at .+[:(]\d+|File \".+\", line \d+")
@@ -41,7 +42,7 @@ async def messages_are_valid(bench: Bench) -> None:
     try:
         from adapters.check.wire import WireError, update_variants, validate  # noqa: PLC0415 - needs jsonschema, the extra `check`
     except ImportError:
-        raise NotApplicable('jsonschema is not installed: pip install "acp-adapters[check]"') from None
+        raise NotApplicable(f"jsonschema is not installed: {install_command('jsonschema')}") from None
     wrong: dict[str, Message] = {}
     valid: set[str] = set()
     for link in bench.links:

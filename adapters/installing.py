@@ -1,0 +1,37 @@
+"""The command that adds a package to the environment in which this agent runs. Owns how each kind of environment is added to.
+
+`acp-adapters` itself is on no package index, so its extras cannot be asked for there; the packages that they name can.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+import sysconfig
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def install_command(package: str) -> str:
+    """What a user types in a shell to add the package, whatever has installed this agent. Looks at files, changes nothing."""
+    prefix = Path(sys.prefix)
+    python = shlex.quote(sys.executable or "python3")
+    if (prefix / "pipx_metadata.json").exists():
+        return f"pipx inject {shlex.quote(prefix.name)} {package}"
+    with_uv = f"uv pip install --python {python} {package}"
+    if (prefix / "uv-receipt.toml").exists():
+        return with_uv
+    if find_spec("pip"):
+        return f"{python} -m pip install {_option()}{package}"
+    if shutil.which("uv") or not find_spec("ensurepip"):
+        return with_uv
+    return f"{python} -m ensurepip && {python} -m pip install {package}"
+
+
+def _option() -> str:
+    """What pip needs to be told in a system's own Python, where the agent was installed all the same (PEP 668)."""
+    marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")  # noqa: PTH118
+    managed = sys.prefix == sys.base_prefix and os.path.exists(marker)  # noqa: PTH110
+    return "--break-system-packages " if managed else ""
