@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from adapters import __version__
 from adapters.command_line import PROGRAM, Command, Grammar, Invocation, Option, UsageError
+from adapters.streams import reserve, write_stderr
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -202,6 +203,7 @@ _GRAMMAR: Final = Grammar(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return its exit status. Raises nothing but `SystemExit`."""
+    reserve()
     if arguments is None:
         _read_paths_as_utf8()
         if reconfigure := getattr(sys.stdout, "reconfigure", None):
@@ -329,7 +331,7 @@ def _check(asked: Invocation) -> int:
         chosen=chosen,
         as_json="json" in options,
     )
-    return run_for_people(run_check, request, sys.stdout, sys.stderr)
+    return run_for_people(run_check, request, sys.stdout, write_stderr)
 
 
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
@@ -425,8 +427,5 @@ def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
 
 
 def _complain(text: str, status: int) -> int:
-    try:
-        print(f"{PROGRAM}: {text}", file=sys.stderr, flush=True)
-    except OSError:
-        return status
+    write_stderr(f"{PROGRAM}: {text}\n")
     return status

@@ -4,10 +4,9 @@ Values are for diagnosis only: method names, codes, sizes, process ids. Never pa
 """
 
 import json
-import select
-import sys
 import time
-from typing import TextIO
+
+from adapters.streams import write_stderr
 
 _LONGEST_VALUE = 300  # characters; a log line stays readable whatever a runtime prints
 _LONGEST_LINE = 4000  # characters; a pipe that is ready takes 4096 bytes at once
@@ -25,7 +24,7 @@ def log(event: str, **fields: object) -> None:
 
     Values are written as JSON strings where they hold anything but plain characters, so a newline or a control
     character in a value cannot forge a second line. Of one event at most `_MOST_LINES` lines are written in a minute; the
-    next one after that says how many were left out. A closed stderr is ignored, and one that nobody reads waits for nobody.
+    next one after that says how many were left out.
     """
     left_out = _count(event)
     if left_out is None:
@@ -35,21 +34,7 @@ def log(event: str, **fields: object) -> None:
         text = str(value)[:_LONGEST_VALUE]
         plain = text.isascii() and text.isprintable() and " " not in text and text
         parts.append(f"{name}={text if plain else json.dumps(text)}")
-    try:
-        if _is_ready(sys.stderr):
-            sys.stderr.write(" ".join(parts)[:_LONGEST_LINE] + "\n")
-            sys.stderr.flush()
-    except (OSError, ValueError):
-        return
-
-
-def _is_ready(stream: TextIO) -> bool:
-    """Whether a write would not block: a client may keep our stderr and never read it."""
-    try:
-        descriptor = stream.fileno()
-    except (OSError, ValueError):  # no file at all
-        return True
-    return bool(select.select([], [descriptor], [], 0)[1])
+    write_stderr(" ".join(parts)[:_LONGEST_LINE] + "\n")
 
 
 def _count(event: str) -> int | None:

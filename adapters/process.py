@@ -21,6 +21,7 @@ from anyio.abc import TaskStatus
 from adapters.acp.rpc import Transport
 from adapters.acp.stdio import claim_stdio
 from adapters.log import log
+from adapters.streams import closed
 
 _ORDERLY: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -41,13 +42,12 @@ def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
     line and status 1.
     """
     one_line_reports()
+    if missing := closed():
+        return _cannot_start(f"{' and '.join(missing)} closed")
     try:
-        for descriptor in (0, 1):
-            os.fstat(descriptor)
         transport = claim_stdio()
     except OSError as error:
-        log("cannot start: standard input and output must be open", reason=error.strerror)
-        return 1
+        return _cannot_start(error.strerror)
     try:
         anyio.run(_serve, open_server, _Input(transport))
         status = 0
@@ -57,6 +57,11 @@ def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
         log("internal error", **where(error))
         status = 1
     return status
+
+
+def _cannot_start(reason: str | None) -> int:
+    log("cannot start: standard input and output must be open, to an ACP client", reason=reason)
+    return 1
 
 
 def run_for_people(function: Callable[..., Awaitable[int]], *args: object) -> int:
@@ -87,7 +92,6 @@ async def _cancel_on_signal(
 def leave(status: int) -> int:
     """Return the status, or end the process with it at once if another thread runs: one that is importing cannot be ended."""
     if threading.active_count() > 1:
-        sys.stderr.flush()
         os._exit(status)
     return status
 

@@ -19,6 +19,7 @@ from adapters.acp.framing import LineDecoder
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.installing import install_command
+from adapters_tests.odd_stderr import KINDS, with_stderr
 
 ROOT = Path(adapters.__file__).parents[1]
 COMMAND = [sys.executable, "-m", "adapters"]
@@ -202,6 +203,26 @@ def test_names_that_cannot_be_read_as_utf8_are_told(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "arguments", [["nope"], ["claude", "--nope"], ["claude", "--scripted", "/nowhere"], ["doctor"]]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_of_stderr_changes_no_status_and_no_output(
+    environ: dict[str, str], arguments: list[str], kind: str
+) -> None:
+    command = [*COMMAND, *arguments]
+    usual = subprocess.run(command, capture_output=True, env=environ, timeout=60, check=False)
+    odd = subprocess.run(
+        with_stderr(kind, command),
+        stdout=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environ,
+        timeout=60,
+        check=False,
+    )
+    assert (odd.returncode, odd.stdout) == (usual.returncode, usual.stdout)
+
+
 # --- for clients ---------------------------------------------------------------------------------------------------------
 
 INITIALIZE = {
@@ -241,6 +262,22 @@ async def test_it_introduces_itself(environ: dict[str, str], runtime: str, title
         assert result["protocolVersion"] == 2
         assert result["info"] == {"name": "acp-adapters", "title": title, "version": adapters.__version__}
         assert "session" in result["capabilities"]
+
+
+def standard_files(pid: int) -> list[str]:
+    return [str(Path(f"/proc/{pid}/fd/{number}").readlink()) for number in range(3)]
+
+
+@pytest.mark.anyio
+@RUNTIMES
+async def test_no_file_gets_the_number_of_a_closed_standard_descriptor(
+    environ: dict[str, str], runtime: str, title: str
+) -> None:
+    """Its log lines, and what its children print, would go into that file."""
+    command = ["sh", "-c", 'exec "$@" 2>&-', "sh", *COMMAND, runtime]
+    async with start_agent(command, env=environ) as agent:
+        assert (await initialized(agent))["id"] == 0, title
+        assert standard_files(agent.pid) == ["/dev/null"] * 3
 
 
 @pytest.mark.anyio

@@ -17,14 +17,15 @@ ROOT = Path(adapters.__file__).parent
 RUNTIMES = re.compile(r"claude|anthropic|codex|openai", re.IGNORECASE)
 
 MAY_IMPORT = {
-    "log": {"log"},
+    "streams": {"streams"},
+    "log": {"log", "streams"},
     "installing": set(),
     "acp": {"acp", "log"},
     "core": {"core", "acp", "log", "installing"},
     "claude": {"claude", "core", "acp", "log"},
     "codex": {"codex", "core", "acp", "log"},
     "client": {"client", "acp", "log"},
-    "scripted": {"scripted", "log"},
+    "scripted": {"scripted", "log", "streams"},
     "check": {"check", "client", "scripted", "acp", "log", "installing"},
 }
 """Layer -> layers it may import. What is not named here is the frame (command line, doctor, demo): nobody imports it."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from adapters import log as module
 from adapters.log import log
+from adapters_tests.odd_stderr import KINDS, with_stderr
 
 
 def test_a_value_cannot_forge_a_line_or_fill_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -60,6 +63,32 @@ def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
             [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writer, timeout=30, check=True
         )
         assert done.stdout == b"done\n"
+    finally:
+        os.close(reader)
+        os.close(writer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_stderr_holds_up_or_fails_whoever_logs(kind: str) -> None:
+    """Also lines longer than what is left of the room, and the end of the process, which flushes what streams have kept."""
+    code = "from adapters.log import log\nfor n in range(200): log(f'event {n}', text='x' * 250)\nprint('done')"
+    command = with_stderr(kind, [sys.executable, "-c", code])
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30, check=True)
+    assert done.stdout == b"done\n"
+
+
+@pytest.mark.parametrize("make", [os.pipe, os.openpty, lambda: [end.detach() for end in socket.socketpair()]])
+def test_whoever_reads_gets_whole_lines(make: Callable[[], Sequence[int]]) -> None:
+    reader, writer = make()
+    try:
+        code = "from adapters.log import log, write_stderr\nlog('event', a=1)\nwrite_stderr('\\u00e9' * 700 + '\\n')"
+        subprocess.run([sys.executable, "-c", code], stderr=writer, timeout=30, check=True)
+        expected = "acp-adapters: event a=1\n" + "\u00e9" * 700 + "\n"
+        read = b""
+        while len(read.decode("utf-8", "ignore").replace("\r", "")) < len(expected):
+            read += os.read(reader, 65536)
+        assert read.decode().replace("\r\n", "\n") == expected
+        assert os.get_blocking(writer), "the mode is everybody's"
     finally:
         os.close(reader)
         os.close(writer)

@@ -138,11 +138,21 @@ async def test_a_thread_that_does_not_end_holds_up_nothing() -> None:
         assert await agent.wait() == 0
 
 
-def test_without_stdout_it_says_so_and_ends() -> None:
-    result = ran(["sh", "-c", 'exec "$@" >&-', "sh", *stub()])
+@pytest.mark.parametrize(
+    ("closed", "named"),
+    [
+        (">&-", "standard output closed"),
+        ("<&-", "standard input closed"),
+        ("<&- >&-", "standard input and standard output closed"),
+    ],
+)
+def test_without_stdin_or_stdout_it_says_so_and_ends(closed: str, named: str) -> None:
+    result = ran(["sh", "-c", f'exec "$@" {closed}', "sh", *stub()])
     assert result.returncode == 1
-    assert result.stderr.decode().startswith("acp-adapters: cannot start: standard input and output must be open")
-    assert result.stderr.count(b"\n") == 1
+    printed = result.stderr.decode()
+    assert printed.startswith("acp-adapters: cannot start: standard input and output must be open")
+    assert printed.endswith(f'"{named}"\n')
+    assert printed.count("\n") == 1
 
 
 PEOPLE = """

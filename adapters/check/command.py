@@ -64,10 +64,10 @@ def list_rules(out: TextIO) -> int:
     return 0
 
 
-async def run_check(request: Request, out: TextIO, progress: TextIO | None = None) -> int:
+async def run_check(request: Request, out: TextIO, progress: Callable[[str], object] | None = None) -> int:
     """Check the command and print what comes out. Gives 0, or 1 when a rule is broken or the check failed.
 
-    As JSON it is printed at the end, and the lines of the rules go to `progress` meanwhile. Leaves nothing behind.
+    As JSON it is printed at the end, and `progress` is called with the lines of the rules meanwhile. Leaves nothing behind.
     """
     folder = _temporary_folder()
     try:
@@ -82,8 +82,14 @@ def _temporary_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="acp-check-")).resolve()
 
 
-async def _check(request: Request, bench: Bench, out: TextIO, progress: TextIO | None) -> int:
-    printer = report.Printer(progress if request.as_json else out, CATALOGUE)
+async def _check(request: Request, bench: Bench, out: TextIO, progress: Callable[[str], object] | None) -> int:
+    def write(text: str) -> None:
+        if not request.as_json:
+            print(text, end="", file=out, flush=True)
+        elif progress is not None:
+            progress(text)
+
+    printer = report.Printer(write, CATALOGUE)
     may_prompt = request.prompts or request.scripted is not None
     runner = Runner(bench, CATALOGUE, request.chosen, prompts=may_prompt)
     outcomes: list[Outcome] = await runner.run(printer.tell)

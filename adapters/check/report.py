@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import TextIO
+from collections.abc import Callable, Iterable, Sequence
 
 from adapters.check.bench import Bench
 from adapters.check.verdict import Need, Outcome, Section
@@ -30,10 +29,10 @@ def line(outcome: Outcome) -> str:
 
 
 class Printer:
-    """Prints headings and lines as they come, or nothing without a stream."""
+    """Prints headings and lines as they come."""
 
-    def __init__(self, out: TextIO | None, table: Sequence[Section]) -> None:
-        self._out = out
+    def __init__(self, write: Callable[[str], object], table: Sequence[Section]) -> None:
+        self._write = write
         self._section = {rule.id: section.title for section in table for rule in section.rules}
         self._title = ""
         self._told: set[str] = set()
@@ -62,8 +61,7 @@ class Printer:
         self._print(summary(outcomes))
 
     def _print(self, text: str) -> None:
-        if self._out is not None:
-            print(text.encode("ascii", "backslashreplace").decode(), file=self._out, flush=True)
+        self._write(text.encode("ascii", "backslashreplace").decode() + "\n")
 
 
 def summary(outcomes: Iterable[Outcome]) -> str:

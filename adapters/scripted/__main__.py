@@ -18,6 +18,7 @@ from adapters.scripted.home import isolated_claude_home, isolated_codex_home
 from adapters.scripted.model import ScriptedModel
 from adapters.scripted.script import Script, ScriptError
 from adapters.scripted.script_file import load_script
+from adapters.streams import write_stderr
 
 
 async def _run(script: Script, port: int, home: Path | None) -> None:
@@ -53,10 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
         script = Script() if options.script is None else load_script(options.script)
         anyio.run(_run, script, options.port, options.home)
     except ScriptError as error:
-        sys.stderr.write(f"acp-adapters: {error}\n")
+        write_stderr(f"acp-adapters: {error}\n")
         return 2
     except OSError as error:
-        sys.stderr.write(f"acp-adapters: cannot listen on 127.0.0.1 port {options.port} ({error.strerror})\n")
+        write_stderr(f"acp-adapters: cannot listen on 127.0.0.1 port {options.port} ({error.strerror})\n")
         return 2
     return 0
 

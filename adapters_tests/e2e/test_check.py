@@ -20,7 +20,7 @@ async def test_our_agents_hold_what_is_checked_with_a_scripted_model(runtime: Ru
     request = Request(
         runtime.command, scripted=runtime.name, home=runtime.environment, bound=60, chosen=CHOSEN, as_json=True
     )
-    assert await run_check(request, out, progress) == 0, progress.getvalue()
+    assert await run_check(request, out, progress.write) == 0, progress.getvalue()
     result = json.loads(out.getvalue())
     assert {row["id"]: row["standing"] for row in result["rules"]} == dict.fromkeys(CHOSEN, "held")
     assert result["modelCallsCounted"] is True

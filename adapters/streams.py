@@ -1,0 +1,88 @@
+"""The standard streams of a process that somebody else started: descriptors 0, 1 and 2, open or not.
+
+Owns what is done about closed ones, and how stderr is written. Every start pays for its imports, so there are next to none.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import stat
+import sys
+from contextlib import suppress
+from typing import Final
+
+_AT_ONCE: Final = 4096  # bytes that a pipe takes without waiting when it is ready (PIPE_BUF)
+
+
+def reserve() -> None:
+    """Put /dev/null where a standard descriptor is closed, so that no file, socket or pipe of ours gets its number.
+
+    Log lines, and whatever a child prints, would go into that file. Call it before anything is opened. `sys.stdin` and
+    `sys.stdout` stay None where they were closed: see `closed`.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number: this one
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - print() takes stdout for None
+
+
+def closed() -> list[str]:
+    """Which of standard input and output were closed when the process was started."""
+    streams = {"standard input": sys.stdin, "standard output": sys.stdout}
+    return [name for name, stream in streams.items() if stream is None]
+
+
+def write_stderr(text: str) -> None:
+    """Write to stderr, whatever it is. Raises nothing and waits for nobody.
+
+    What a closed, full or unread stderr does not take is lost: stderr belongs to whoever started us, and no work depends on it.
+    """
+    if sys.stderr is None:  # it was closed when the interpreter started, and its number may be another file's now
+        return
+    with suppress(OSError, ValueError):
+        try:
+            descriptor = sys.stderr.fileno()
+        except OSError:  # no file at all
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            return
+        # Past the stream: what a stream could not write it keeps, and tries again at the end of the process.
+        _write(descriptor, text.encode("utf-8", "backslashreplace"))
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    """Write without waiting. The descriptor's own mode stays as it is: others share it. Raises `OSError`."""
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISSOCK(mode):
+        import socket  # noqa: PLC0415 - for this kind of stderr alone; an agent has loaded it
+
+        with socket.socket(fileno=os.dup(descriptor)) as peer:
+            peer.send(data, socket.MSG_DONTWAIT)
+    elif stat.S_ISCHR(mode) and os.isatty(descriptor):
+        _write_terminal(descriptor, data)
+    else:
+        _write_ready(descriptor, data)
+
+
+def _write_terminal(descriptor: int, data: bytes) -> None:
+    """A terminal that is stopped, or whose window is gone, is ready for one byte and not for a line."""
+    try:
+        own = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:  # no /proc, or a terminal of another user
+        _write_ready(descriptor, data)
+        return
+    try:
+        os.write(own, data)
+    finally:
+        os.close(own)
+
+
+def _write_ready(descriptor: int, data: bytes) -> None:
+    for start in range(0, len(data), _AT_ONCE):
+        if not select.select([], [descriptor], [], 0)[1]:
+            return
+        os.write(descriptor, data[start : start + _AT_ONCE])

@@ -1,0 +1,29 @@
+"""Standard streams that an agent is given in any state: no work depends on its stderr, and without the others it says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from adapters_tests.e2e.rig import Rig, unanswered
+from adapters_tests.odd_stderr import KINDS, with_stderr
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_no_work_depends_on_stderr(rig: Rig, text: str, kind: str) -> None:
+    """STDIO-15: lines that are no JSON are logged, each; prompts are answered before and after, and the end is clean."""
+    async with rig.agent(command=with_stderr(kind, rig.runtime.command)) as link:
+        session = await link.new()
+        for number in range(60):
+            await link.process.transport.send(b"no JSON %d \xff\n" % number)
+        first = await link.turn(session, text, "key-before-the-restart")
+        assert unanswered(link) == []
+        await link.process.transport.aclose()
+        assert await link.process.wait() == 0
+    await rig.all_gone()
+    async with rig.agent(command=with_stderr(kind, rig.runtime.command)) as link:
+        await link.resume(session)
+        again = await link.prompt(session, text, "key-before-the-restart")
+        assert await again.message_id() == first
+    assert rig.stored_ids(session).count(first) == 1
