@@ -378,7 +378,7 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
             def load_guarded() -> Runtime:
                 # Other packages' plugins for pydantic would be looked for, and would read every prompt. Not for our children.
                 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-                tasks.start_soon(guard.start)
+                tasks.start_soon(guard.watch)
                 with _no_garbage():
                     return load()
 

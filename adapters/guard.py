@@ -1,7 +1,8 @@
 """The agent's side of its guardian: the mark that every process of the agent carries, and the guardian's start and end.
 
 Nothing that an agent started may outlive it (D6): tools that ignore signals, that left their process group, or whose runtime was
-killed; and nobody is left to end them when the agent itself is killed. So a small program (`guardian.py`) waits beside it.
+killed; and nobody is left to end them when the agent itself is killed. So a small program (`guardian.py`) waits beside it. An
+agent that ends in order needs no guardian for that: one that was killed, stopped or never started is no reason to leave anything.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
+from types import ModuleType
 from typing import Final
 
 import anyio
@@ -22,12 +24,21 @@ from adapters.log import log
 MARK: Final = "ACP_ADAPTERS_AGENT"
 """The variable in the environment of everything that the agent starts. Its value is random and means nothing."""
 
+_PROGRAM: Final = str(Path(__file__).with_name("guardian.py"))
+
 _END_BOUND: Final = 1.5
-"""Seconds that the end of the agent waits for the guardian (6 ms, where nothing is left to be ended)."""
+"""Seconds in which the agent ends what is left (4 ms, where nothing is)."""
+_REAP_BOUND: Final = 1.0
+"""Seconds from KILL to the guardian's exit."""
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds before another guardian, where the last ones did not live: doubled each time. A first loss waits for nothing."""
+_LIVES: Final = 5.0
+"""Seconds after which a guardian counts as one that lived."""
 
 
 class Guard:
-    """A mark and the guardian that watches over it. `start` it once, before or soon after the first process with the mark."""
+    """A mark and the guardian that watches over it. Somebody runs `watch`, from before or soon after the first marked process."""
 
     def __init__(self) -> None:
         self._value = os.urandom(16).hex()
@@ -37,27 +48,74 @@ class Guard:
         """The environment with the mark in it."""
         return {**environ, MARK: self._value}
 
-    async def start(self) -> None:
-        """Start the guardian. Where that is not possible (no /proc) the agent does without."""
-        program = Path(__file__).with_name("guardian.py")
-        if not sys.executable or not all(map(os.path.exists, ("/proc/self/environ", program))):
+    async def watch(self) -> None:
+        """Keep a guardian until this is cancelled: start one, and another when it is lost. Returns at once without /proc."""
+        if not sys.executable or not _can_look():
             return
-        command = [sys.executable, "-I", "-S", str(program), f"{MARK}={self._value}"]
+        _program()  # for the end, when an update may have taken the file away
+        pause = 0.0
+        while True:
+            began = anyio.current_time()
+            lost = await self._run()
+            if anyio.current_time() - began > _LIVES:
+                pause = 0.0
+            log("guardian lost", another_in=f"{pause:g} s", **lost)
+            await anyio.sleep(pause)
+            pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
+
+    async def _run(self) -> dict[str, object]:
+        """One guardian, from its start until it is gone; why it is gone."""
+        command = [sys.executable, "-I", "-S", _PROGRAM, f"{MARK}={self._value}"]
         try:
             with anyio.CancelScope(shield=True):
                 self._process = await anyio.open_process(
                     command, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL, cwd="/", env={}, start_new_session=True
                 )
-        except OSError as error:
-            log("no guardian", reason=error.strerror)
+        except (
+            OSError,
+            RuntimeError,
+        ) as error:  # no memory, process or thread is to be had, or no interpreter any more
+            return {"reason": f"it cannot be started: {getattr(error, 'strerror', None) or error}"}
+        process = self._process
+        assert process is not None  # noqa: S101 - a shielded scope swallows nothing
+        status = await process.wait()
+        await process.aclose()
+        self._process = None
+        return {"status": status}
 
     async def end(self) -> None:
-        """The agent ends in order: whatever still carries the mark is ended now. Returns when it is gone, within a bound."""
+        """The agent ends in order: whatever still carries the mark is ended now, and the guardian. Returns within bounds."""
         process, self._process = self._process, None
-        if process is None or process.stdin is None:
-            return
-        with anyio.CancelScope(shield=True), anyio.move_on_after(_END_BOUND):
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                await process.stdin.send(b".")
-            await process.stdin.aclose()
-            await process.wait()
+        with anyio.CancelScope(shield=True):
+            nothing_left = await self._end_marked()
+            if process is None:
+                return
+            if nothing_left:
+                with suppress(ProcessLookupError):
+                    process.kill()  # it may be stopped
+            with anyio.move_on_after(_REAP_BOUND):
+                if process.stdin is not None:
+                    await process.stdin.aclose()  # what is left is for the guardian, which goes on without us
+                if nothing_left:
+                    await process.wait()
+
+    async def _end_marked(self) -> bool:
+        """End what carries the mark, within a bound; whether nothing is left."""
+        if not _can_look():
+            return True
+        guardian = _program()
+        with anyio.move_on_after(_END_BOUND), suppress(OSError):
+            for _ in guardian.end(f"{MARK}={self._value}".encode(), grace=0):
+                await anyio.sleep(guardian.LOOK_EVERY)
+            return True
+        return False
+
+
+def _program() -> ModuleType:
+    from adapters import guardian  # noqa: PLC0415 - the start does not pay for it
+
+    return guardian
+
+
+def _can_look() -> bool:
+    return os.path.exists("/proc/self/environ")  # noqa: PTH110 - nothing to wait for

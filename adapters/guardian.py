@@ -5,9 +5,9 @@ own, without site packages: it imports nothing but the standard library, so that
 
     python -I -S guardian.py NAME=VALUE
 
-It waits for its standard input to end. A byte before that end says that the agent ends in order: nobody is working any more, and
-what is still there is ended at once. Without it the agent has died: its runtimes know that themselves and get a moment to store
-what they have. Then TERM, a moment, KILL, for every process with the mark and for the descendants of one.
+It waits for its standard input to end: then the agent has died. Runtimes know that themselves and get a moment to store what they
+have. Then TERM, a moment, KILL, for every process with the mark and for the descendants of one. An agent that ends in order does
+the same itself, without the moment, and ends its guardian last: it depends on none.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 
 DEATH_GRACE = 0.5
@@ -24,7 +25,8 @@ TERM_BOUND = 0.5
 """Seconds from TERM to KILL."""
 KILL_BOUND = 3.0
 """Seconds in which KILL is repeated, for what is started meanwhile."""
-_LOOK_EVERY = 0.02
+LOOK_EVERY = 0.02
+"""Seconds between two looks."""
 
 _Key = tuple[int, bytes]
 """A process by its pid and its start time: pids come back."""
@@ -57,8 +59,11 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
-def end(mark: bytes, *, grace: float) -> None:
-    """End them all; return when none is left, or when the bounds are over."""
+def end(mark: bytes, *, grace: float) -> Iterator[None]:
+    """End them all: one step until none is left, or until the bounds are over. The caller waits `LOOK_EVERY` after each.
+
+    Raises `OSError` when it cannot look.
+    """
     steps = ((None, grace), (signal.SIGTERM, TERM_BOUND), (signal.SIGKILL, KILL_BOUND))
     for number, bound in steps:
         asked: set[_Key] = set()
@@ -71,7 +76,7 @@ def end(mark: bytes, *, grace: float) -> None:
                 asked |= left
             if time.monotonic() > deadline:
                 break
-            time.sleep(_LOOK_EVERY)
+            yield
         if not left:
             return
 
@@ -80,10 +85,9 @@ def main() -> None:
     """Wait for the end of the agent, whatever signals its client sends to its group, and end what is left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    in_order = False
-    while os.read(0, 1):
-        in_order = True
-    end(os.fsencode(sys.argv[1]), grace=0 if in_order else DEATH_GRACE)
+    os.read(0, 1)
+    for _ in end(os.fsencode(sys.argv[1]), grace=DEATH_GRACE):
+        time.sleep(LOOK_EVERY)
 
 
 if __name__ == "__main__":

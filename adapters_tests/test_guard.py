@@ -26,6 +26,8 @@ pytestmark = [
 DEAF = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 PLAIN = "echo ready; exec sleep 300"
 DETACHED = "setsid -f sh -c 'echo ready; exec sleep 300'"
+DEAF_TO = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+"""What a guardian ignores."""
 UNMARKED_CHILD = "env -i /bin/sleep 300 & echo ready; wait"
 
 
@@ -78,34 +80,55 @@ def ignored(status: Path) -> set[int]:
     return {number for number in range(1, 32) if mask & 1 << number - 1}
 
 
+@asynccontextmanager
+async def watched(guard: Guard, mark: str) -> AsyncIterator[int]:
+    """The guard as an agent runs it, with a guardian that is set up (its pid); the agent ends in order at the end."""
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(guard.watch)
+        yield await next_guardian(mark)
+        tasks.cancel_scope.cancel()
+    with anyio.fail_after(5):
+        await guard.end()
+
+
+async def next_guardian(mark: str, after: int = 0) -> int:
+    """The guardian that is not the one `after`, when it has set up its signals."""
+
+    def is_set_up() -> bool:
+        found = [pid for pid in guardians(mark) if pid != after]
+        return bool(found) and ignored(Path(f"/proc/{found[0]}/status")) >= DEAF_TO
+
+    await wait_for(is_set_up, 10, "a guardian is set up")
+    [pid] = guardians(mark)
+    return pid
+
+
 @pytest.mark.parametrize("command", [PLAIN, DEAF, DETACHED, UNMARKED_CHILD])
-@pytest.mark.parametrize("how", ["in order", "death"])
+@pytest.mark.parametrize("how", ["in order", "guardian killed", "guardian stopped", "death", "death after a loss"])
 async def test_what_carries_the_mark_goes_with_the_agent(command: str, how: str) -> None:
-    """D6: tools that ignore signals, left their group, or cleared their environment."""
+    """D6: tools that ignore signals, left their group, or cleared their environment, whatever became of the guardian."""
     guard = Guard()
     environ = guard.environment({})
     mark = f"{MARK}={environ[MARK]}"
     async with started(PLAIN, {MARK: "another agent"}) as other, started(command, environ) as process:
-        await guard.start()
-        assert guard._process is not None
-        if how == "in order":
-            await guard.end()
-        else:
-            status = Path(f"/proc/{guard._process.pid}/status")
-            await wait_for(
-                lambda: ignored(status) >= {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}, 10, "it is set up"
-            )
-            for number in (
-                signal.SIGTERM,
-                signal.SIGINT,
-                signal.SIGHUP,
-            ):  # what a client does to its group is not for it
-                guard._process.send_signal(number)
-            assert guard._process.stdin
-            await guard._process.stdin.aclose()
-            with anyio.fail_after(10):
-                assert await guard._process.wait() == 0
-        await wait_for(lambda: not living(mark), 0.5 if how == "death" else 5, "all gone")
+        async with watched(guard, mark) as first:
+            guardian = first
+            if how == "guardian killed":
+                os.kill(guardian, signal.SIGKILL)
+            elif how == "guardian stopped":
+                os.kill(guardian, signal.SIGSTOP)
+            elif how == "death after a loss":
+                os.kill(guardian, signal.SIGKILL)
+                guardian = await next_guardian(mark, guardian)
+            if how.startswith("death"):
+                for number in DEAF_TO:  # what a client does to its group is not for it
+                    os.kill(guardian, number)
+                await wait_for(lambda: guard._process is not None, 10, "the agent has it")
+                assert guard._process is not None
+                assert guard._process.stdin is not None
+                await guard._process.stdin.aclose()
+                await wait_for(lambda: not living(mark), 10, "all gone")
+        assert living(mark) == []
         with anyio.fail_after(10):
             await process.wait()
         assert other.returncode is None
@@ -115,21 +138,36 @@ async def test_what_carries_the_mark_goes_with_the_agent(command: str, how: str)
 async def test_it_costs_nothing_where_nothing_is_left() -> None:
     guard = Guard()
     mark = f"{MARK}={guard.environment({})[MARK]}"
-    await guard.start()
-    await wait_for(lambda: len(guardians(mark)) == 1, 10, "it runs")
-    await guard.end()
+    async with watched(guard, mark):
+        assert len(guardians(mark)) == 1
     assert guardians(mark) == []
     await guard.end()
 
 
-async def test_an_agent_without_a_guardian_just_works(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No /proc, no interpreter."""
-    monkeypatch.setattr(sys, "executable", "")
+@pytest.mark.parametrize("interpreter", ["", "/no/such/python", "/bin/false"])
+async def test_an_agent_without_a_guardian_ends_what_is_left_itself(
+    interpreter: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No interpreter, or one that cannot start: it is tried again, but not in a loop."""
+    monkeypatch.setattr(sys, "executable", interpreter)
     guard = Guard()
-    await guard.start()
-    await guard.end()
-    monkeypatch.setattr(sys, "executable", "/no/such/python")
-    await guard.start()
+    environ = guard.environment({})
+    async with started(DEAF, environ):
+        with anyio.move_on_after(0.5):
+            await guard.watch()
+        await guard.end()
+        assert living(f"{MARK}={environ[MARK]}") == []
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) in (range(2, 5) if interpreter else range(1))
+    assert all(line.startswith("acp-adapters: guardian lost another_in=") for line in lines)
+
+
+async def test_the_agent_ends_what_is_left_also_where_nothing_was_started_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end before `watch` ran; no /proc is no error either."""
+    await Guard().end()
+    monkeypatch.setattr(module, "_can_look", lambda: False)
+    guard = Guard()
+    await guard.watch()
     await guard.end()
     assert guard._process is None
 

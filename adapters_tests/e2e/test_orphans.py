@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -12,7 +16,7 @@ from adapters.client import permissions
 from adapters.client.client import Client
 from adapters.scripted.script import Answer, Shell, say
 from adapters_tests.e2e.processes import wait_for
-from adapters_tests.e2e.rig import Rig
+from adapters_tests.e2e.rig import Link, Rig
 from adapters_tests.e2e.test_shutdown import KILLED_WITHIN, gone, stop
 
 pytestmark = pytest.mark.anyio
@@ -26,17 +30,61 @@ STUBBORN = (
 """A tool in four processes that do not want to end."""
 
 
-@pytest.mark.parametrize("how", ["eof", "kill"])
-async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> None:
-    """F35, STDIO-11, D6: they ignore signals, left their group and their parent, and hold pipes; they go with the agent."""
+@asynccontextmanager
+async def stubborn(rig: Rig, text: str) -> AsyncIterator[Link]:
+    """An agent in which that tool runs."""
     rig.answer(text, Answer((Shell(STUBBORN),)), say("Over."))
     files = [rig.project / name for name in ("one", "two", "three", "four")]
     async with rig.agent() as link:
-        session = await link.new()
-        await link.prompt(session, text)
+        await link.prompt(await link.new(), text)
         await wait_for(lambda: all(file.exists() for file in files), 20, "the tool runs")
+        yield link
+
+
+@pytest.mark.parametrize("how", ["eof", "kill"])
+async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> None:
+    """F35, STDIO-11, D6: they ignore signals, left their group and their parent, and hold pipes; they go with the agent."""
+    async with stubborn(rig, text) as link:
         await stop(link, how)
         await gone(link, how)
+
+
+@pytest.mark.parametrize("how", ["eof", "term", "kill"])
+async def test_tools_that_do_not_want_to_end_when_the_guardian_was_killed(rig: Rig, text: str, how: str) -> None:
+    """D6: an agent that ends in order needs none, at once or later; one that is killed has another."""
+    async with stubborn(rig, text) as link:
+        killed = guardian_of(link.process.pid)
+        os.kill(killed, signal.SIGKILL)
+        if how == "kill":
+            await wait_for(lambda: guardian_of(link.process.pid) not in (0, killed), 10, "there is another one")
+            assert "acp-adapters: guardian lost" in link.process.stderr
+        await stop(link, how)
+        await gone(link, how)
+
+
+@pytest.mark.parametrize("how", ["eof", "term"])
+async def test_a_stopped_guardian_holds_up_no_end(rig: Rig, text: str, how: str) -> None:
+    """D6: it is not waited for, and it goes too."""
+    async with stubborn(rig, text) as link:
+        stopped = guardian_of(link.process.pid)
+        os.kill(stopped, signal.SIGSTOP)
+        await stop(link, how)
+        await gone(link, how)
+        with pytest.raises(ProcessLookupError):
+            os.kill(stopped, 0)
+
+
+def guardian_of(agent: int) -> int:
+    """The guardian of this agent, once it is a program of its own; 0 before."""
+    for entry in Path("/proc").iterdir():
+        try:
+            command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1] if b"guardian.py" in command else ""
+        except OSError:
+            continue
+        if parent == str(agent):
+            return int(entry.name)
+    return 0
 
 
 @pytest.mark.parametrize("work", [False, True], ids=["idle", "working"])
