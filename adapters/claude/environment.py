@@ -39,6 +39,9 @@ _LEFT_BY_ANOTHER: Final = frozenset(
 )  # fmt: skip
 """What a Claude Code tells its own children (2.1.332). Where one runs around us, ours must not be taken for its child."""
 
+_NEVER_SET: Final = "ACP_ADAPTERS_NEVER_SET"
+"""A variable that no process of ours has."""
+
 _ARGUMENTS: Final = (
     "--input-format",
     "stream-json",
@@ -86,7 +89,7 @@ def arguments(session_id: str, setup: SessionSetup, *, resume: bool, mcp_config:
 def child_environment(environ: Mapping[str, str], session_id: str, cwd: str) -> dict[str, str]:
     """The user's environment, whole, without what another Claude Code left in it, with our mark."""
     dropped = _LEFT_BY_ANOTHER if "CLAUDECODE" in environ else frozenset[str]()
-    kept = {name: value for name, value in environ.items() if name not in dropped}
+    kept = {name: value for name, value in environ.items() if name not in dropped and name != _NEVER_SET}
     return {**kept, "PWD": cwd, MARK: session_id}
 
 
@@ -96,7 +99,17 @@ def mcp_configuration(servers: Sequence[Any]) -> dict[str, Any]:
 
 
 def _server(server: Any) -> dict[str, Any]:
+    """The CLI puts variables of its environment into command, arguments, values and url, and twice into headers (2.1.332)."""
     if server.type == "http":
-        return {"type": "http", "url": server.url, "headers": {header.name: header.value for header in server.headers}}
-    env = {variable.name: variable.value for variable in server.env}
-    return {"type": "stdio", "command": server.command, "args": list(server.args), "env": env}
+        headers = {header.name: literal(literal(header.value)) for header in server.headers}
+        return {"type": "http", "url": literal(server.url), "headers": headers}
+    env = {variable.name: literal(variable.value) for variable in server.env}
+    return {"type": "stdio", "command": literal(server.command), "args": list(map(literal, server.args)), "env": env}
+
+
+def literal(value: str) -> str:
+    """What the CLI makes this value of, when it puts a variable in the place of each `${NAME}` and `${NAME:-default}`.
+
+    It does not look again at what it has put in, so a dollar sign that is put in is one that stays.
+    """
+    return value.replace("${", f"${{{_NEVER_SET}:-$}}{{")

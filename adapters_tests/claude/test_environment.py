@@ -1,14 +1,17 @@
 """What Claude Code is started with; where our own files lie."""
 
+import re
 import stat
 import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import ResumeSession, parse_params
-from adapters.claude.environment import MARK, arguments, child_environment, find_claude, mcp_configuration
+from adapters.claude.environment import MARK, arguments, child_environment, find_claude, literal, mcp_configuration
 from adapters.claude.state import private_file, state_folder
 from adapters.core.runtime import SessionSetup
 
@@ -83,6 +86,23 @@ def test_mcp_servers_are_written_as_the_cli_reads_them() -> None:
             "h": {"type": "http", "url": "http://127.0.0.1", "headers": {"Authorization": "s"}},
         }
     }
+
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+"""What Claude Code 2.1.332 puts variables in the place of; one that is not set and has no default stays as it is."""
+
+
+def _expanded(value: str) -> str:
+    environ = child_environment({"A": "a variable", "B": "${A}", "ACP_ADAPTERS_NEVER_SET": "set by somebody"}, S, "/w")
+    return _VARIABLE.sub(lambda found: environ.get(found[1], found[0] if found[2] is None else found[2]), value)
+
+
+@given(st.lists(st.sampled_from(["${", "$", "{", "}", ":-", "A", "B", "C", "ACP_ADAPTERS_NEVER_SET", " ", "\n", "é"])))
+def test_a_value_of_a_server_is_what_the_cli_makes_of_it(parts: list[str]) -> None:
+    """No variable is put into what a client gives, however the client spells it; headers are looked at twice."""
+    value = "".join(parts)
+    assert _expanded(literal(value)) == value
+    assert _expanded(_expanded(literal(literal(value)))) == value
 
 
 @pytest.mark.parametrize("variable", ["ACP_ADAPTERS_STATE_DIR", "XDG_STATE_HOME", "HOME"])
