@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from adapters.codex.items import shell_command
 from adapters.core.runtime import PermissionOption
+from adapters.core.server_keys import name_of, named
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, one_line, relative
 
@@ -218,7 +219,7 @@ def _elicitation(params: Fields, running: Running, _cwd: str) -> Ask | Fields:
         return _mcp_tool(params, meta, running)
     refusal = _acted("decline")
     message = as_text(params.get("message"))
-    server = as_text(params.get("serverName"))
+    server = name_of(as_text(params.get("serverName")))
     made = _Options()
     match params.get("mode"):
         case "url" if url := as_text(params.get("url")):
@@ -272,7 +273,7 @@ def _mcp_tool(params: Fields, meta: Fields, running: Running) -> Ask:
         for row in map(as_mapping, as_list(meta.get("tool_params_display")))
     ]
     return made.ask(
-        as_text(params.get("message")) or f"Use a tool of the MCP server {server}",
+        named(as_text(params.get("message")), server) or f"Use a tool of the MCP server {name_of(server)}",
         _acted("decline"),
         as_text(meta.get("tool_description")),
         *(one_line(line) for line in shown),

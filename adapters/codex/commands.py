@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import AvailableCommand, ContentBlock, TextBlock
+from adapters.core.server_keys import name_of
 from adapters.core.shapes import as_count, as_list, as_mapping, as_text
 
 COMMANDS: Final[Sequence[AvailableCommand]] = (
@@ -41,7 +42,7 @@ class Status:
     usage: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`tokenUsage` of the last model call in this process."""
     servers: dict[str, str] = field(default_factory=dict[str, str])
-    """MCP server -> state."""
+    """MCP server, by its key in Codex -> state."""
     warnings: Sequence[str] = ()
     """What Codex says about its configuration."""
 
@@ -92,7 +93,7 @@ def _status_text(status: Status) -> str:
         ("Asks for approval", _approval(settings.get("approvalPolicy"))),
         ("Context", _context(status.usage)),
         ("Tokens of this session", _total(status.usage)),
-        ("MCP servers", ", ".join(f"{name} ({state})" for name, state in sorted(status.servers.items()))),
+        ("MCP servers", ", ".join(f"{name_of(key)} ({state})" for key, state in sorted(status.servers.items()))),
     ]
     lines = [f"- {name}: {_plain(value)}" for name, value in rows if value]
     lines += [f"- Warning: {_plain(warning)}" for warning in status.warnings]

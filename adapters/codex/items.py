@@ -31,6 +31,7 @@ from adapters.acp.schema import (
     parse_content,
 )
 from adapters.core import git_patch
+from adapters.core.server_keys import name_of
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
@@ -190,7 +191,7 @@ def _file_change(item: Fields, cwd: str) -> _Picture:
 
 
 def _mcp(item: Fields, _cwd: str) -> _Picture:
-    server, tool = as_text(item.get("server")), as_text(item.get("tool"))
+    server, tool = name_of(as_text(item.get("server"))), as_text(item.get("tool"))
     result = as_mapping(item.get("result"))
     content: list[ToolCallContent] = [ContentItem(content=block) for block in _blocks(result.get("content"))]
     if error := as_text(as_mapping(item.get("error")).get("message")):

@@ -16,7 +16,7 @@ from anyio.abc import TaskGroup
 
 from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.acp.schema import dump
-from adapters.codex import threads
+from adapters.codex import servers, threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
 from adapters.codex.environment import FEATURES
 from adapters.codex.host import Host
@@ -99,31 +99,32 @@ class CodexRuntime:
             await session.close()
 
     async def _make(self, setup: SessionSetup, sink: EventSink) -> CodexSession:
-        made: list[CodexSession] = []
-        server = await self._host.server()
+        try:
+            try:
+                made = await self._make_in(await self._host.server(), setup, sink)
+            except Gone:  # it died of something else: once more, with another one
+                made = await self._make_in(await self._host.server(), setup, sink)
+        except RequestFailed as failed:
+            raise threads.failed_error("Codex cannot start a session", failed) from None
+        if made is None:
+            raise InternalError("Codex cannot start a session: it gave no thread id.")
+        return made
 
-        def take(server: AppServer, answer: Mapping[str, Any]) -> None:
+    async def _make_in(self, server: AppServer, setup: SessionSetup, sink: EventSink) -> CodexSession | None:
+        made: list[CodexSession] = []
+        keys = await servers.keyed(server, setup)
+
+        def take(answer: Mapping[str, Any]) -> None:
             session_id = as_text(as_mapping(answer.get("thread")).get("id"))
             if session_id:
                 session = CodexSession(session_id, setup, sink, self._host)
                 self._host.join(session)  # before anything that Codex says of it
-                session.made(server, answer)
+                session.made(server, answer, keys)
                 made.append(session)
 
-        params = threads.start_params(setup, self._host.home)
-        try:
-            await server.request("thread/start", params, bound=_START_BOUND, then=lambda a: take(server, a))
-        except Gone:  # it died of something else: once more, with another one
-            again = await self._host.server()
-            try:
-                await again.request("thread/start", params, bound=_START_BOUND, then=lambda a: take(again, a))
-            except RequestFailed as failed:
-                raise threads.failed_error("Codex cannot start a session", failed) from None
-        except RequestFailed as failed:
-            raise threads.failed_error("Codex cannot start a session", failed) from None
-        if not made:
-            raise InternalError("Codex cannot start a session: it gave no thread id.")
-        return made[0]
+        params = threads.start_params(setup, self._host.home, keys)
+        await server.request("thread/start", params, bound=_START_BOUND, then=take)
+        return made[0] if made else None
 
     async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> CodexSession:
         """A stored session made active: nobody else works on it (Codex's own lock, D6).

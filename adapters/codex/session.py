@@ -37,6 +37,7 @@ from adapters.codex.host import Host
 from adapters.codex.prompts import to_input
 from adapters.codex.questions import Questions
 from adapters.codex.replay import Replay, ShownIds
+from adapters.codex.servers import Keys
 from adapters.codex.steps import (
     Compact,
     Confirm,
@@ -58,6 +59,7 @@ from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
 from adapters.codex.updates import Translator
 from adapters.core import runtime as port
+from adapters.core.server_keys import name_of, named
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.tasks import Tasks
 from adapters.core.tool_text import one_line
@@ -122,9 +124,9 @@ class CodexSession:
 
     # --- the thread ----------------------------------------------------------------------------------------------------
 
-    def made(self, server: AppServer, answer: Mapping[str, Any]) -> None:
-        """The thread was made in this server, for this session."""
-        self._thread.started(server, answer)
+    def made(self, server: AppServer, answer: Mapping[str, Any], keys: Keys) -> None:
+        """The thread was made in this server, for this session, with these MCP servers."""
+        self._thread.started(server, answer, keys)
 
     async def open(self) -> None:
         """Load the stored thread. Raises `AcpError`, see `Thread.load`."""
@@ -210,12 +212,10 @@ class CodexSession:
         if not name:
             return
         self._status.servers[name] = state
-        servers = self._thread.setup.mcp_servers
-        ours = dict(zip(threads.server_names(servers), servers, strict=True))
-        if state == "failed" and name in ours and name not in self._told_servers:
+        if state == "failed" and name in self._thread.keys and name not in self._told_servers:
             self._told_servers.add(name)
-            title = one_line(f"The MCP server {ours[name].name} did not start; its tools are missing.")
-            reason = one_line(as_text(params.get("error"))) or "It gave no reason."
+            title = one_line(f"The MCP server {name_of(name)} did not start; its tools are missing.")
+            reason = one_line(named(as_text(params.get("error")), name)) or "It gave no reason."
             self._deliver(port.Output(Notice(severity="warning", title=title, description=reason)))
 
     def on_request(self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 import anyio
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
-from adapters.codex import threads
+from adapters.codex import servers, threads
 from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
 from adapters.codex.history import History
 from adapters.codex.host import Host
@@ -48,6 +48,8 @@ class Thread:
     ) -> None:
         self.thread_id = thread_id
         self.setup = setup
+        self.keys: servers.Keys = {}
+        """The servers that it was loaded with."""
         self.history = History(thread_id)
         self.server: AppServer | None = None
         """The app-server in which it is loaded."""
@@ -62,8 +64,9 @@ class Thread:
         self._known = False
         """It was loaded before: it exists."""
 
-    def started(self, server: AppServer, answer: Mapping[str, Any]) -> None:
-        """It was made in this server; nothing of it is stored, and nobody else can know it."""
+    def started(self, server: AppServer, answer: Mapping[str, Any], keys: servers.Keys) -> None:
+        """It was made in this server, with these MCP servers; nothing of it is stored, and nobody else can know it."""
+        self.keys = keys
         self._loaded(server, answer)
         self.history.unwritten = self.history.complete = True
         # A thread without a prompt dies with its process. An item of the type "other" makes Codex write the file, and is
@@ -114,13 +117,20 @@ class Thread:
     async def _resume(self, server: AppServer, *, rebuilt: bool) -> None:
         """`rebuilt`: it is not loaded there and watched by us, so the setup of now takes effect."""
         setup = self.setup
-        params = {**threads.start_params(setup, self._host.home), "threadId": self.thread_id, "excludeTurns": True}
+        try:
+            keys = await servers.keyed(server, setup)
+        except (Refused, Unanswered) as failed:
+            raise threads.failed_error("Codex's configuration cannot be read", failed) from None
+        overrides = threads.start_params(setup, self._host.home, keys)
+        params = {**overrides, "threadId": self.thread_id, "excludeTurns": True}
 
         def loaded(answer: Mapping[str, Any]) -> None:
             self._loaded(server, answer)
             if rebuilt:
                 self.outdated = self.setup is not setup
 
+        if rebuilt:
+            self.keys = keys  # Codex tells of them while it still loads the thread
         deadline = anyio.current_time() + _HELD_BOUND
         unarchived = False
         while True:

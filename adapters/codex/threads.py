@@ -6,13 +6,13 @@ Codex answers nearly every failure with -32600: its words are all there is to te
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
-from adapters.codex import trust
+from adapters.codex import servers, trust
 from adapters.codex.appserver import AppServer, Refused, RequestFailed
 from adapters.codex.locks import Holder, holder_of
 from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
@@ -28,8 +28,6 @@ _SOURCES: Final = ("cli", "vscode", "exec", "appServer", "unknown")
 _PAGE: Final = 50
 
 _THREAD_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_SERVER_NAME: Final = re.compile(r"[^a-zA-Z0-9_:@/.-]")
-"""What Codex allows in names of MCP servers."""
 
 
 def is_thread_id(session_id: str) -> bool:
@@ -40,40 +38,17 @@ def is_thread_id(session_id: str) -> bool:
 # --- starting ----------------------------------------------------------------------------------------------------------
 
 
-def start_params(setup: SessionSetup, home: Path | None = None) -> dict[str, Any]:
+def start_params(setup: SessionSetup, home: Path | None = None, keys: servers.Keys | None = None) -> dict[str, Any]:
     """The params of `thread/start`; also the overrides of `thread/resume`.
 
-    Servers come on top of those in the user's configuration. They hold secrets, which Codex does not store. With the user's
-    `CODEX_HOME`, a folder that the user has not decided on is not trusted. Blocks: reads small files.
+    The servers of `keys` come on top of those in the user's configuration. With the user's `CODEX_HOME`, a folder that the
+    user has not decided on is not trusted. Blocks: reads small files.
     """
     params: dict[str, Any] = {"cwd": setup.cwd, "runtimeWorkspaceRoots": [setup.cwd, *setup.additional_directories]}
     if home is not None:
         params |= trust.overrides(home, setup.cwd)
-    if setup.mcp_servers:
-        names = server_names(setup.mcp_servers)
-        servers = {name: _server(server) for name, server in zip(names, setup.mcp_servers, strict=True)}
-        params["config"] = {**params.get("config", {}), "mcp_servers": servers}
+    params["config"] = {**params.get("config", {}), "mcp_servers": servers.configuration(keys or {})}
     return params
-
-
-def server_names(servers: Sequence[Any]) -> list[str]:
-    """The name of each MCP server in Codex: the client's, with characters that Codex refuses replaced, no two alike."""
-    names: list[str] = []
-    for server in servers:
-        name = plain = _SERVER_NAME.sub("_", server.name) or "_"
-        number = 1
-        while name in names:
-            number += 1
-            name = f"{plain}_{number}"
-        names.append(name)
-    return names
-
-
-def _server(server: Any) -> dict[str, Any]:
-    if server.type == "http":
-        return {"url": server.url, "http_headers": {header.name: header.value for header in server.headers}}
-    env = {variable.name: variable.value for variable in server.env}
-    return {"command": server.command, "args": list(server.args), "env": env}
 
 
 # --- failures ----------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, Resourc
 from adapters.core.front import Peer
 from adapters.core.prompt_errors import not_inserted
 from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetup
+from adapters.core.server_keys import LONGEST, spelled
 from adapters.core.session import ClosedMeanwhile, Session
 from adapters.log import log
 
@@ -258,6 +259,10 @@ class Agent:
                 raise InvalidParams(f"MCP servers of type {server.type} are not supported by this agent.")
             if server.name in names:
                 raise InvalidParams("Two MCP servers have the same name.", data={"name": server.name})
+            if not server.name.strip():
+                raise InvalidParams("An MCP server has an empty name.", data={"name": server.name})
+            if len(spelled(server.name)) > LONGEST:
+                raise InvalidParams("The name of an MCP server is too long.", data={"name": server.name})
             names.add(server.name)
         return SessionSetup(params.cwd, directories, servers)
 

@@ -83,6 +83,7 @@ class RefusedError(Exception):
 
 _ANSWERS: dict[str, Handler] = {
     "initialize": lambda _fake, _params: {"userAgent": "acp-adapters/0.163.0 (fake)"},
+    "config/read": lambda _fake, _params: {"config": {"mcp_servers": {}}},
     "thread/start": _started,
     "thread/resume": _resumed,
     "thread/inject_items": _injected,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,11 @@ from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import AvailableCommand, McpServerStdio
 from adapters.codex import commands, threads
 from adapters.codex.frames import Item, ItemClosed, ItemOpened, TurnEnded, TurnStarted
+from adapters.codex.servers import choose_keys
 from adapters.codex.steps import Look
 from adapters.codex.turns import Turns
 from adapters.core.runtime import PromptFailed, SessionSetup, WorkEnded, WorkStarted
+from adapters.core.server_keys import name_of
 from adapters_tests.codex.driving import rig
 
 pytestmark = pytest.mark.anyio
@@ -65,7 +68,9 @@ def test_a_refused_prompt_does_not_end_other_work() -> None:
 def test_servers_keep_names_of_their_own() -> None:
     """SETUP-5, SETUP-6: what Codex does not allow in a name is replaced, and no server takes another one's place."""
     servers = [McpServerStdio(name=name, command="/bin/true") for name in ("a b", "a_b", "a/b", "é")]
-    names = threads.server_names(servers)
-    assert len(set(names)) == len(servers)
-    params = threads.start_params(SessionSetup("/", (), tuple(servers)))
-    assert list(params["config"]["mcp_servers"]) == names
+    keys = choose_keys(servers, {})
+    assert list(keys.values()) == servers
+    assert [name_of(key) for key in keys] == [server.name for server in servers]
+    params = threads.start_params(SessionSetup("/", (), tuple(servers)), keys=keys)
+    assert list(params["config"]["mcp_servers"]) == list(keys)
+    assert all(re.fullmatch(r"[a-zA-Z0-9_:@/.-]+", key) for key in keys), "what Codex 0.163.0 takes as a name"

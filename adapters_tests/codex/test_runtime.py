@@ -14,7 +14,8 @@ from adapters.acp.errors import InternalError, InvalidParams, ResourceNotFound
 from adapters.acp.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 from adapters.codex import appserver, locks, thread
 from adapters.codex.runtime import CodexRuntime
-from adapters.codex.threads import is_thread_id, server_names, start_params
+from adapters.codex.servers import choose_keys
+from adapters.codex.threads import is_thread_id, start_params
 from adapters.core.runtime import PromptInserted, SessionSetup
 from adapters_tests.codex.driving import (
     BOUND,
@@ -271,16 +272,15 @@ def test_roots_and_servers() -> None:
         McpServerStdio(name="My_Server", command="/bin/y", args=[], env=[]),
         McpServerHttp(name="h.b/c", url="http://x", headers=[HttpHeader(name="Authorization", value="s3")]),
     )
-    params = start_params(SessionSetup("/w", ("/x", "/y"), servers))
+    params = start_params(SessionSetup("/w", ("/x", "/y"), servers), keys=choose_keys(servers, {}))
     assert params["cwd"] == "/w"
     assert params["runtimeWorkspaceRoots"] == ["/w", "/x", "/y"]
     assert params["config"]["mcp_servers"] == {
-        "My_Server": {"command": "/bin/x", "args": ["a"], "env": {"KEY": "s3"}},
-        "My_Server_2": {"command": "/bin/y", "args": [], "env": {}},
-        "h.b/c": {"url": "http://x", "http_headers": {"Authorization": "s3"}},
+        "My-Server-0x20": {"command": "/bin/x", "args": ["a"], "env": {"KEY": "s3"}},
+        "My_Server": {"command": "/bin/y", "args": [], "env": {}},
+        "h-b-c-0x2e2f": {"url": "http://x", "http_headers": {"Authorization": "s3"}},
     }
-    assert "config" not in start_params(SessionSetup("/w"))
-    assert server_names([McpServerHttp(name="\u00e9", url="u", headers=[])]) == ["_"]
+    assert start_params(SessionSetup("/w"))["config"] == {"mcp_servers": {}}, "without it the servers of before stay"
 
 
 async def test_what_codex_would_drop_without_a_word_is_refused(tmp_path: Path) -> None:

@@ -779,7 +779,7 @@ async def test_new_roots_and_servers_reach_an_active_session(tmp_path: Path) -> 
         resume = await fake.hears("thread/resume")
         assert resume["params"]["runtimeWorkspaceRoots"] == [str(made.cwd), "/x"]
         assert resume["params"]["config"]["mcp_servers"] == {
-            "My_Server": {"url": "http://127.0.0.1:1", "http_headers": {}}
+            "My-Server-0x20": {"url": "http://127.0.0.1:1", "http_headers": {}}
         }
         await active.submit(L, text())
         await fake.take("O")
@@ -792,7 +792,7 @@ async def test_a_server_that_does_not_start_is_told_once(tmp_path: Path) -> None
     server = McpServerHttp(name="My Server", url="http://127.0.0.1:1", headers=[])
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new(server)
-        for name in ("My_Server", "users", "My_Server"):
+        for name in ("My-Server-0x20", "users", "My-Server-0x20"):
             status = {"name": name, "status": "failed", "error": "refused"}
             await fake.tell(active.session_id, ("mcpServer/startupStatus/updated", status))
         await running(active, fake, sink)
@@ -802,7 +802,7 @@ async def test_a_server_that_does_not_start_is_told_once(tmp_path: Path) -> None
         ]
         reply = active.local_reply(text("/status"))
         assert reply is not None
-        assert "My_Server (failed), users (failed)" in reply.text
+        assert "My Server (failed), users (failed)" in reply.text
 
 
 # --- replay ----------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import pytest
 
 from adapters.acp.errors import AcpError
 from adapters.client.view import SessionView
+from adapters.core.server_keys import spelled
 from adapters.scripted.home import isolated_codex_home
 from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, Usage, say
 from adapters_tests.e2e.asked import Asked, choosing, refusing
@@ -557,7 +558,11 @@ async def test_a_tool_of_an_mcp_server_is_asked_about(
     log.touch()
     opened, questions = counts
     server = {"type": "stdio", "name": "My box", "command": sys.executable, "args": ["-c", BOX, str(log)], "env": []}
-    link.rig.answer(text, Answer((ToolUse("open", {}, namespace="mcp__My_box"),)), say("Opened, or not."))
+    link.rig.answer(
+        text,
+        Answer((ToolUse("open", {}, namespace=f"mcp__{spelled('My box').replace('-', '_')}"),)),
+        say("Opened, or not."),
+    )
     asked.answer = choosing(choice)
     session = await link.new(mcpServers=[server])
     for _ in range(2):
@@ -566,7 +571,8 @@ async def test_a_tool_of_an_mcp_server_is_asked_about(
     assert len(asked.questions) == questions
     calls = link.client.view(session).items("tool_call")
     assert [call.fields["status"] for call in calls] == ["completed" if opened else "failed"] * 2
-    assert all("open" in call.fields["title"] for call in calls)
+    assert [call.fields["title"] for call in calls] == ["My box: open"] * 2
+    assert "My box" in asked.questions[0].params["title"]
     assert asked.questions[0].params["subject"]["toolCall"]["toolCallId"] == calls[0].item_id
     await link.replays_alike(session)
 

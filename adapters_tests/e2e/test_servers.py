@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from adapters_tests.e2e.mcp_servers import Stdio, http_server
+from adapters.client import permissions
+from adapters.scripted.script import Answer, say
+from adapters_tests.e2e.mcp_servers import Stdio, http_server, offered
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Rig
+from adapters_tests.e2e.test_settings import agent
 
 pytestmark = pytest.mark.anyio
 
@@ -35,3 +41,70 @@ async def test_values_of_servers_are_literal(rig: Rig, text: str) -> None:
     for path, received in http.heard:
         assert path.replace("%7B", "{").replace("%7D", "}") == "/?q=${PLANTED}&r=${NOT_SET:-x}"
         assert [received[f"x-{at}"] for at in range(len(SPELLINGS))] == list(SPELLINGS)
+
+
+# --- beside the user's own -------------------------------------------------------------------------------------------------
+
+PRIVATE = "a secret of the user"
+OF_THE_USER = {
+    "a command": "command = {command}\nargs = {args}\nenv = {{ TOKEN = '{private}' }}",
+    "switched off": "command = {command}\nargs = {args}\nenabled = false\nenv = {{ TOKEN = '{private}' }}",
+    "one tool only": "command = {command}\nargs = {args}\nenabled_tools = ['other']\nenv_vars = ['PLANTED']",
+    "a tool less": "command = {command}\nargs = {args}\ndisabled_tools = ['who']\ncwd = '/nowhere'\nstartup_timeout_sec = 1",
+    "a token": "url = '{url}'\nbearer_token_env_var = 'PLANTED'",
+    "headers": "url = '{url}'\nhttp_headers = {{ X-Key = '{private}' }}\nenv_http_headers = {{ X-More = 'PLANTED' }}",
+}
+"""What the user may have configured under the name of a client's server."""
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("entry", OF_THE_USER)
+@pytest.mark.parametrize("where", ["user", "folder"])
+async def test_a_server_has_nothing_of_the_users_entry_of_that_name(
+    rig: Rig, text: str, entry: str, transport: str, where: str
+) -> None:
+    """SETUP-6: the client's server has its own fields alone and is called; the user's entry is as it was."""
+    if rig.runtime.name != "codex" or (where == "folder" and entry != "a token"):
+        pytest.skip("a table of Codex's configuration; where it stands matters for none of its fields")
+    users, stdio = Stdio("users", rig.root / "users.log"), Stdio("clients", rig.root / "clients.log")
+    with http_server("users") as users_http, http_server("clients") as http:
+        fields = OF_THE_USER[entry].format(
+            command=json.dumps(users.command),
+            args=json.dumps(users.arguments),
+            url=users_http.given("docs")["url"],
+            private=PRIVATE,
+        )
+        env = rig.env
+        config = Path(env["CODEX_HOME"]) / "config.toml"
+        trusted = f"[projects.{json.dumps(str(rig.project))}]\ntrust_level = 'trusted'\n"
+        table = f"[mcp_servers.docs]\n{fields}\n"
+        (rig.project / ".codex").mkdir()
+        (rig.project / ".codex" / "config.toml").write_text(table if where == "folder" else "")
+        config.write_text(f"{config.read_text()}\n{trusted}{table if where == 'user' else ''}")
+        before = config.read_text()
+        given = stdio.given(name="docs", OWN="1") if transport == "stdio" else http.given("docs", Own="1")
+        async with agent(rig, {**env, "PLANTED": PRIVATE}, permissions.allow) as link:
+            session = await link.new(mcpServers=[given])
+            await link.turn(session, f"{text} before")
+            (tool,) = (call for call in offered(rig.model) if "0x" in f"{call.namespace}")
+            rig.answer(text, Answer((tool,)), say("Asked."))
+            await link.turn(session, text)
+            (call,) = link.client.view(session).items("tool_call")
+            assert (call.fields["title"], call.fields["status"]) == ("docs: who", "completed")
+            assert "I am clients" in str(call.fields["content"])
+            await link.turn(session, "/status")
+            assert "docs (ready)" in link.client.view(session).items("agent")[-1].text
+        assert config.read_text() == before
+        assert users.calls == 0
+        if entry == "a command":
+            assert [start["env"]["TOKEN"] for start in users.starts] == [PRIVATE]
+        for start in stdio.starts:
+            assert start["env"]["OWN"] == "1"
+            assert PRIVATE not in str(start)
+        assert bool(stdio.starts) is (transport == "stdio")
+        assert bool(http.heard) is (transport == "http")
+        for _, headers in http.heard:
+            assert headers["own"] == "1"
+            assert PRIVATE not in str(headers)
+        if entry == "headers":
+            assert {headers["x-key"] for _, headers in users_http.heard} == {PRIVATE}
