@@ -300,14 +300,14 @@ def _id_list(frame: Mapping[str, Any]) -> Iterator[str]:
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
-def user_frame(message_id: str, content: Sequence[Mapping[str, Any]], *, literal: bool) -> dict[str, Any]:
+def user_frame(message_id: str, content: str | Sequence[Mapping[str, Any]], *, literal: bool) -> dict[str, Any]:
     """A prompt under our id. `literal`: text that looks like a slash command is none."""
     frame: dict[str, Any] = {
         "type": "user",
         "uuid": message_id,
         "session_id": "",
         "parent_tool_use_id": None,
-        "message": {"role": "user", "content": list(content)},
+        "message": {"role": "user", "content": content if isinstance(content, str) else list(content)},
     }
     if literal:
         frame["client_composed"] = True

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from adapters.acp.schema import ContentBlock, ResourceBlock, ResourceLinkBlock, TextBlock, TextResource
+from adapters.claude import edges
 from adapters.claude.wrappers import command_output, typed_command
 from adapters.core import markup
 from adapters.core.markup import Markup
@@ -27,15 +28,37 @@ def to_content(prompt: Sequence[ContentBlock]) -> list[dict[str, Any]]:
     return content
 
 
+def to_message(content: Sequence[Mapping[str, Any]], *, literal: bool) -> str | list[Mapping[str, Any]]:
+    """The content of a user frame from which the stored session shows again what was sent (measured with 2.1.332).
+
+    `content` may begin a command with its last text unless it is `literal`. Behind a running tool Claude Code strips the white
+    space around the text of a list. Text that is no list stays as it is, also a command in the note of it, but is stored
+    twice, and not at all when it is only white space. So a single text goes as it is where that matters; white space alone
+    and several blocks get marks.
+    """
+    texts = [index for index, block in enumerate(content) if block.get("type") == "text"]
+    if not texts:
+        return list(content)
+    first, last = as_text(content[texts[0]].get("text")), as_text(content[texts[-1]].get("text"))
+    if len(content) == 1 and not edges.is_blank(first):
+        return first if first.startswith("/") or edges.strip(first) != first else list(content)
+    marked = list(content)
+    if literal or not last.startswith("/"):
+        marked[texts[-1]] = {**marked[texts[-1]], "text": edges.mark_end(last)}
+        first = as_text(marked[texts[0]].get("text"))
+        marked[texts[0]] = {**marked[texts[0]], "text": edges.mark_start(first)}
+    return marked
+
+
 def from_content(content: Any) -> list[ContentBlock]:
     """The client's blocks of stored (or echoed) message content: a string or a list of blocks, of any shape.
 
-    The inverse of `to_content`; also reads what other hosts wrote. A slash command reads as what was typed. Blocks that
-    show nothing to a user are left out.
+    The inverse of `to_content` and `to_message`; also reads what other hosts wrote. A slash command reads as what was typed.
+    Blocks that show nothing to a user are left out.
     """
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    parts = [_read(as_mapping(block)) for block in as_list(content)]
+    parts = [_read(block) for block in _unmarked(list(map(as_mapping, as_list(content))))]
     return from_parts(parts, read=_read_markup, unescape=unescape)
 
 
@@ -77,6 +100,16 @@ def _written(part: Part) -> dict[str, Any]:
         return {"type": "text", "text": part}
     source = {"type": "base64", "media_type": part.media_type, "data": part.data}
     return {"type": part.kind, "source": source}
+
+
+def _unmarked(blocks: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The blocks without the marks that `to_message` puts around them."""
+    texts = [index for index, block in enumerate(blocks) if isinstance(block.get("text"), str)]
+    if texts and (len(blocks) > 1 or edges.is_blank(blocks[0]["text"])):
+        first, last = texts[0], texts[-1]
+        blocks[first] = {**blocks[first], "text": edges.unmark_start(blocks[first]["text"])}
+        blocks[last] = {**blocks[last], "text": edges.unmark_end(blocks[last]["text"])}
+    return blocks
 
 
 def _read(block: Mapping[str, Any]) -> Part | ContentBlock | None:

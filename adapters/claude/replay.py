@@ -5,8 +5,9 @@ Every update is a whole upsert, so replaying twice changes nothing. Memory stays
 about what is open. Entries may have any shape: a wrong type costs at most that entry (D11).
 """
 
+import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,24 @@ from adapters.acp.schema import SessionUpdate, UserMessage
 from adapters.claude import wrappers
 from adapters.claude.conversation import Conversation, compacted, printed
 from adapters.claude.prompts import from_content, split_merged
-from adapters.claude.transcript import holds_tool_result, is_side_entry, is_task_notification, parse_line
+from adapters.claude.queued import Queued
+from adapters.claude.transcript import (
+    beside_tool_results,
+    holds_tool_result,
+    is_side_entry,
+    is_task_notification,
+    parse_line,
+)
 from adapters.core.shapes import as_list, as_mapping, as_text
 
 _BLOCK = 1024 * 1024
 
-_SHOWN = (
-    b'"type":"user"',
-    b'"type":"assistant"',
-    b'"queued_command"',
-    b'"compact_boundary"',
-    b'"local_command"',
-    b'"type": "',
+_SHOWS_NOTHING = re.compile(
+    rb'\{"type":"(?!(?:user|assistant|attachment|system|queue-operation)")[a-z-]+"'
+    rb'|\{"type":"queue-operation","operation":"(?:dequeue|remove)"'
+    rb'|\{"parentUuid":(?:null|"[0-9a-f-]+"),"isSidechain":false,"attachment":\{"type":"(?!queued_command")[a-z_]+"'
 )
-"""What a line that shows anything holds, at least one of them. The last is for JSON written with blanks."""
-
-_COPIES = (b'{"type":"api-request', b'{"type":"file-history-snapshot"')
-"""How large lines begin that hold copies of messages and show nothing."""
+"""How lines begin, in Claude Code's own spelling, that show nothing for certain. Every other line is read as JSON."""
 
 _Entry = Mapping[str, Any]
 _Updates = Iterator[SessionUpdate]
@@ -46,7 +48,7 @@ def replay(path: Path, cwd: str, running: Collection[str] = ()) -> Iterator[Sess
     entries = _Replay(Conversation(cwd, live=False))
     with path.open("rb", buffering=_BLOCK) as file:
         for line in file:
-            if line.startswith(_COPIES) or not any(mark in line for mark in _SHOWN):
+            if _SHOWS_NOTHING.match(line):
                 continue
             entry = parse_line(line)
             if entry is not None:
@@ -67,6 +69,7 @@ class _Replay:
     conversation: Conversation
     compaction: _Compaction | None = None
     summary: str = ""
+    queued: Queued = field(default_factory=Queued)
 
     def feed(self, entry: _Entry) -> _Updates:
         if entry.get("isSidechain"):
@@ -81,6 +84,8 @@ class _Replay:
             yield from self._attachment(entry)
         elif kind == "system":
             yield from self._system(entry)
+        elif kind == "queue-operation":
+            self.queued.feed(entry)
 
     def finish(self, running: Collection[str]) -> _Updates:
         yield from self._release()
@@ -98,6 +103,9 @@ class _Replay:
         elif holds_tool_result(entry):
             yield from self._release()
             yield from self.conversation.results(message, entry.get("toolUseResult"))
+            words = [block for block in beside_tool_results(entry) if not wrappers.is_hidden([block])]
+            if words and not is_side_entry(entry):
+                yield from _user_message(as_text(entry.get("uuid")), words)
         elif not is_side_entry(entry) and entry.get("promptSource") != "system":
             yield from self._said_by_user(entry, content)
 
@@ -114,6 +122,7 @@ class _Replay:
                 return
             typed = wrappers.bash_input(content)
             content = content if typed is None else typed
+        content = self.queued.as_typed(content)
         yield from self._prompts(entry, uuid, content)
         yield from self._release()
 
@@ -148,7 +157,7 @@ class _Replay:
             content = entry.get("content")
             submitted = as_text(entry.get("submitUuid"))
             if submitted:
-                yield from _user_message(submitted, content)
+                yield from _user_message(submitted, self.queued.as_typed(content))
             else:
                 yield from printed(uuid, wrappers.command_output(content) or "")
 

@@ -49,7 +49,7 @@ from adapters.claude.frames import (
 from adapters.claude.launch import Launcher, start_error
 from adapters.claude.lock import SessionLocks
 from adapters.claude.process import ClaudeProcess
-from adapters.claude.prompts import to_content
+from adapters.claude.prompts import to_content, to_message
 from adapters.claude.servers import Servers
 from adapters.claude.store import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
@@ -323,7 +323,8 @@ class ClaudeSession:
         if self._turns.open:
             raise InternalError("Another prompt is being handed over.")
         submission = self._turns.submit(message_id)
-        self.tasks.start(self._hand_over, submission, user_frame(message_id, content, literal=literal))
+        frame = user_frame(message_id, to_message(content, literal=literal), literal=literal)
+        self.tasks.start(self._hand_over, submission, frame)
 
     def _is_open(self, submission: Open) -> bool:
         return self._turns.open is submission

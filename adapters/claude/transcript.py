@@ -53,7 +53,7 @@ def message_ids_of(entry: Mapping[str, Any]) -> set[str]:
     kind = entry.get("type")
     if kind == "user":
         ids = _strings(entry.get("mergedSendUuids"))
-        if not is_side_entry(entry) and not holds_tool_result(entry):
+        if not is_side_entry(entry) and (not holds_tool_result(entry) or beside_tool_results(entry)):
             ids |= _strings([entry.get("uuid")])
         return ids
     if kind == "attachment":
@@ -82,6 +82,12 @@ def holds_tool_result(entry: Mapping[str, Any]) -> bool:
     """Whether a user entry carries tool results rather than what a user said."""
     content = as_list(as_mapping(entry.get("message")).get("content"))
     return any(as_mapping(block).get("type") == "tool_result" for block in content)
+
+
+def beside_tool_results(entry: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The blocks of a user entry that are no tool results."""
+    blocks = map(as_mapping, as_list(as_mapping(entry.get("message")).get("content")))
+    return [block for block in blocks if block and block.get("type") != "tool_result"]
 
 
 def _strings(values: Any) -> set[str]:

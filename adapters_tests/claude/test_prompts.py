@@ -1,6 +1,7 @@
 """A prompt's way into Claude Code's content and back: what was sent is what replay shows."""
 
 import base64
+import unicodedata
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from adapters.acp.schema import (
     TextResource,
     dump,
 )
-from adapters.claude.prompts import escape, from_content, split_merged, to_content, unescape
+from adapters.claude.prompts import escape, from_content, split_merged, to_content, to_message, unescape
 
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 PDF = base64.b64encode(b"%PDF-1.4\n").decode()
@@ -36,12 +37,16 @@ def shown(blocks: list[ContentBlock]) -> list[dict[str, Any]]:
     return [dump(block) for block in blocks]
 
 
-def over_the_wire(content: list[dict[str, Any]]) -> Any:
+def over_the_wire(content: Any) -> Any:
     """What the runtime stores: the same JSON, written and read once (lone surrogates as escapes)."""
     return decode(encode({"content": content}).rstrip(b"\n"))["content"]
 
 
+JS_WHITE = "\t\n\v\f\r\u2028\u2029\ufeff" + "".join(
+    c for c in map(chr, range(0x10000)) if unicodedata.category(c) == "Zs"
+)
 PIECES = (
+    *("\u200b", "\ufeff", "\u00a0", "\t"),
     *("<", ">", "/>", "\\", "\n", " ", '"', "=", "&", "]]>", "{}", "\u2028", "\udcb2", "é", "/cost", "</resource>"),
     *("resource", "resource_link", "image", "uri", "name", "follows", "base64", LINK, RESOURCE, COMMAND),
 )
@@ -96,7 +101,27 @@ media = st.sampled_from(
 @example([TextBlock(text='<resource uri="x" follows/>'), ImageBlock(data=PNG, mime_type="image/png")])
 def test_what_was_sent_is_what_is_read(prompt: list[ContentBlock]) -> None:
     """PROMPT-20, REPLAY-3: text that looks like our markup stays text, everything else comes back exactly."""
-    assert shown(from_content(over_the_wire(to_content(prompt)))) == shown(prompt)
+    for literal in (False, True):
+        content = to_message(to_content(prompt), literal=literal)
+        assert shown(from_content(over_the_wire(content))) == shown(prompt)
+        if literal:
+            assert shown(from_content(stored_behind_a_tool(over_the_wire(content)))) == shown(prompt)
+
+
+def stored_behind_a_tool(content: Any) -> Any:
+    """What Claude Code 2.1.332 stores of a prompt that a running turn takes in: without the white space around its text."""
+    texts = [content] if isinstance(content, str) else [block["text"] for block in content if "text" in block]
+    text = "\n".join(texts)
+    if text and not js_strip(text):
+        return "(no content)"
+    if isinstance(content, str) or js_strip(text) == text:
+        return content
+    return [{"type": "text", "text": js_strip(text)}, *(block for block in content if "text" not in block)]
+
+
+def js_strip(text: str) -> str:
+    """ECMAScript's `trim`: its white space and line terminators."""
+    return text.strip(JS_WHITE)
 
 
 @given(texts)

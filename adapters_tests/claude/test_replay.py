@@ -4,6 +4,7 @@ import copy
 import json
 import tracemalloc
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from adapters.acp.schema import dump
 from adapters.claude.replay import replay
+from adapters.claude.transcript import message_ids_of
 from adapters.client.view import SessionView
 from adapters_tests.claude.recorded import NAMES, Scenario, json_lines
 from adapters_tests.claude.test_updates import JSON, paths, wires
@@ -162,6 +164,94 @@ def test_shell_commands_of_a_terminal(tmp_path: Path) -> None:
         ("user", "u1", "!ls"),
         ("agent", "u2", "out\nerr"),
     ]
+
+
+def queued(text: str | None) -> Entry:
+    note = {"type": "queue-operation", "operation": "enqueue", "content": text}
+    return {name: value for name, value in note.items() if value is not None}
+
+
+def command(name: str, arguments: str = "", uuid: str = "u1") -> Entry:
+    tags = f"<command-name>/{name}</command-name>\n<command-message>{name}</command-message>\n"
+    return by_runtime(f"{tags}<command-args>{arguments}</command-args>", uuid, turnAttributionKey=uuid)
+
+
+def test_a_command_is_shown_as_it_was_typed(tmp_path: Path) -> None:
+    """The runtime stores it under its first name and without white space around its arguments; its note of it has both."""
+    typed = [queued("/cost"), {"type": "queue-operation", "operation": "dequeue"}, command("usage")]
+    assert picture(tmp_path, *typed) == [("user", "u1", "/cost")]
+    assert picture(tmp_path, queued("/init  a\n "), command("init", "a")) == [("user", "u1", "/init  a\n ")]
+    assert picture(tmp_path, queued("/review  x"), by_runtime("/code-review x")) == [("user", "u1", "/review  x")]
+
+
+@pytest.mark.parametrize("note", [queued(None), queued("/cost x"), queued("cost"), queued("/cost") | {"content": 5}])
+def test_a_note_of_another_prompt_changes_no_command(tmp_path: Path, note: Entry) -> None:
+    assert picture(tmp_path, queued("/cost"), note, command("usage")) == [("user", "u1", "/usage")]
+
+
+def test_a_note_counts_once(tmp_path: Path) -> None:
+    entries = [queued("/cost"), command("usage"), command("usage", uuid="u2")]
+    assert picture(tmp_path, *entries) == [("user", "u1", "/cost"), ("user", "u2", "/usage")]
+
+
+def test_a_users_words_beside_a_tool_result_are_shown(tmp_path: Path) -> None:
+    """Both are there, the words under the entry's id; what the runtime adds for the model is not."""
+    call = assistant({"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "ls"}})
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "out"}
+    words = [{"type": "text", "text": "and now"}, {"type": "text", "text": " this"}]
+    note = {"type": "text", "text": "<system-reminder>x</system-reminder>"}
+    for content in ([result, *words], [*words, result], [words[0], result, note, words[1]]):
+        for fields in ({}, {"promptSource": None}):
+            entry = user(content, toolUseResult={"stdout": "out"}, **fields)
+            (shown, said) = SessionView.of(told(tmp_path, call, entry)).items()
+            assert (shown.kind, shown.fields["status"]) == ("tool_call", "completed")
+            assert (said.item_id, said.text) == ("u1", "and now this")
+            assert message_ids_of(entry) == {"u1"}
+    for entry in (user([result, note]), user([result, *words], isMeta=True), user([result])):
+        assert [kind for kind, _, _ in picture(tmp_path, call, entry)] == ["tool_call"]
+
+
+SHAPES = [
+    user("one", "u1"),
+    user([{"type": "text", "text": '{"a": 1, "type" : "x"}'}], "u2"),
+    assistant("two"),
+    {"type": "attachment", "attachment": {"type": "queued_command", "source_uuid": "u3", "prompt": "three"}},
+    {"type": "system", "subtype": "compact_boundary", "uuid": "c1", "compactMetadata": {"trigger": "auto"}},
+    {"type": "system", "subtype": "local_command", "uuid": "s1", "submitUuid": "u4", "content": "/help"},
+    {"type": "attachment", "uuid": "x", "attachment": {"type": "file", "content": "queued_command"}},
+    {"type": "file-history-snapshot", "snapshot": {"type": "user"}},
+    queued("/cost"),
+    command("usage", uuid="u5"),
+]
+
+
+@given(st.randoms(use_true_random=True))
+@settings(deadline=None)
+def test_json_is_json_however_it_is_spelled(tmp_path_factory: pytest.TempPathFactory, random: Random) -> None:
+    """White space, the order of members and escapes in names and values change nothing that is shown."""
+    folder = tmp_path_factory.mktemp("spelled")
+    spelled = [respelled(entry, random).encode() for entry in SHAPES]
+    assert told(folder, *spelled) == told(folder, *SHAPES)
+
+
+def respelled(value: Any, random: Random) -> str:
+    """The value as JSON in another spelling."""
+    white = random.choice(["", "", " ", "\t", "\r "])
+    match value:
+        case str():
+            return '"' + "".join(_letter(letter, random) for letter in value) + '"'
+        case list():
+            return f"[{white}{f'{white},'.join(respelled(item, random) for item in value)}{white}]"
+        case dict():
+            names = random.sample(list(value), len(value))
+            members = (f"{white}{respelled(n, random)}{white}:{white}{respelled(value[n], random)}" for n in names)
+            return f"{white}{{{','.join(members)}{white}}}{white}"
+        case _:
+            return json.dumps(value)
+
+
+def _letter(letter: str, random: Random) -> str:
+    return f"\\u{ord(letter):04X}" if random.random() < 0.05 else json.dumps(letter)[1:-1]
 
 
 def boundary(trigger: str, uuid: str = "c1") -> Entry:
