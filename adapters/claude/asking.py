@@ -19,8 +19,9 @@ from adapters.core.shapes import as_text
 class Asking:
     """The open requests of one session. `deliver` takes events for the core."""
 
-    def __init__(self, translator: Translator, deliver: Callable[[Event], None]) -> None:
+    def __init__(self, translator: Translator, cwd: str, deliver: Callable[[Event], None]) -> None:
         self._translator = translator
+        self._cwd = cwd
         self._deliver = deliver
         self._open: dict[str, tuple[Ask, ClaudeProcess]] = {}
 
@@ -40,17 +41,21 @@ class Asking:
                 if self._open.pop(request_id, None):
                     self._deliver(PermissionWithdrawn(request_id))
             case AskedPermission(request_id, request):
-                ask = denied() if stopped else ask_of(request)
+                name, tool_input = as_text(request.get("tool_name")), request.get("input")
+                tool_use_id = as_text(request.get("tool_use_id"))
+                # What a subagent does is no call of the conversation: a call that was never begun would never end either.
+                by_agent = bool(request.get("agent_id"))
+                shown = tool_use_id in self._translator.open_calls and not by_agent
+                ask = denied() if stopped else ask_of(request, call_shown=shown)
                 if not isinstance(ask, Ask):
                     process.send(control_success(request_id, ask))
                     return
                 self._open[request_id] = ask, process
-                name, tool_input = as_text(request.get("tool_name")), request.get("input")
-                tool_call = self._translator.tool_call_of(name, ask.tool_use_id, tool_input)
                 about: dict[str, Any] = {
-                    "tool_call": tool_call,
+                    "tool_call": self._translator.tool_call_of(name, tool_use_id, tool_input) if shown else None,
                     "description": ask.description,
-                    "foreground": foreground,
+                    "foreground": foreground and (not by_agent or self._translator.waits_for_agent),
+                    "command": (ask.command, self._cwd) if ask.command and not shown else None,
                 }
                 self._deliver(PermissionRequested(request_id, ask.title, ask.options, **about))
 

@@ -14,6 +14,8 @@ from adapters.claude.tools import tool_call
 from adapters.core.shapes import as_text
 from adapters.core.tool_text import one_line
 
+_AGENTS = frozenset({"Agent", "Task"})
+
 
 @dataclass(slots=True)
 class _Open:
@@ -34,6 +36,11 @@ class ToolCalls:
     def open(self) -> Collection[str]:
         """Ids of the calls without a result, in order."""
         return list(self._open)
+
+    @property
+    def waits_for_agent(self) -> bool:
+        """Whether the model waits for a subagent; one that works on in the background has given its call a result at once."""
+        return any(call.name in _AGENTS for call in self._open.values())
 
     def announced(self, tool_use_id: str, name: str) -> Iterator[SessionUpdate]:
         """The model began to write a call: its name is known, its input is still to come."""

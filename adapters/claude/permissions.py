@@ -7,9 +7,10 @@ not one of the offered options denies (PERM-2, PERM-3).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from adapters.core.question_text import Choices, described, fields, name_of, said, title_of, unseen_note, visible, whole
 from adapters.core.runtime import PermissionOption
 from adapters.core.shapes import as_list, as_mapping, as_text
 
@@ -29,7 +30,7 @@ _WHERE: Final = {
     "projectSettings": "in this project, for everybody",
     "userSettings": "in all projects",
 }
-"""Destination of an update -> how long it holds. Another one is passed on and shown as it is."""
+"""Destination of an update -> how long it holds. What goes elsewhere is not offered: nobody could say what it would do."""
 
 _MODES: Final = {
     "acceptEdits": "Accept all edits",
@@ -43,8 +44,17 @@ _MODES: Final = {
 _SUBJECTS: Final = ("command", "file_path", "notebook_path", "url", "query", "pattern", "path", "skill", "description")
 """Fields of a tool's input that say best what it would do, in order."""
 
-_LONGEST_TITLE: Final = 300  # characters
-_LONGEST_LABEL: Final = 120
+_IN_CALL: Final = {
+    "Bash": frozenset({"timeout"}),  # decides nothing
+    "Edit": frozenset({"old_string", "new_string"}),
+    "MultiEdit": frozenset({"edits"}),
+    "Write": frozenset({"content"}),
+    "NotebookEdit": frozenset({"new_source"}),
+    "WebFetch": frozenset({"prompt"}),
+    "Agent": frozenset({"prompt"}),
+    "Task": frozenset({"prompt"}),
+}
+"""Members of a tool's input that need not be told beside its call, whose content shows them whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +69,22 @@ class Ask:
     """The same for every other outcome."""
     description: str | None = None
     tool_use_id: str = ""
+    command: str = ""
+    """The command that would run, when it can be seen whole as it is."""
 
     def answer(self, option_id: str | None) -> Mapping[str, Any]:
         """The response to a choice; None or an id that was not offered is a refusal."""
         return self.answers.get(option_id, self.refusal) if option_id is not None else self.refusal
 
 
-@dataclass(slots=True)
-class _Options:
-    options: list[PermissionOption] = field(default_factory=list[PermissionOption])
-    answers: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+def ask_of(request: Mapping[str, Any], *, call_shown: bool = True) -> Ask | Mapping[str, Any]:
+    """The choices for a `can_use_tool` request; or our answer at once where no client could show it.
 
-    def add(self, option_id: str, name: str, kind: str, answer: Mapping[str, Any]) -> None:
-        self.options.append(PermissionOption(option_id, name, kind))
-        self.answers[option_id] = answer
-
-
-def ask_of(request: Mapping[str, Any]) -> Ask | Mapping[str, Any]:
-    """The choices for a `can_use_tool` request; or our answer at once where no client could show it."""
-    shown = _SHOWN.get(as_text(request.get("tool_name")), _tool)(request)
+    `call_shown`: the client sees the call and its content with the question. Where it does not, as with a subagent's call, the
+    question says all of it itself.
+    """
+    asking = _SHOWN.get(as_text(request.get("tool_name")))
+    shown = asking(request) if asking else _tool(request, call_shown=call_shown)
     return replace(shown, tool_use_id=as_text(request.get("tool_use_id"))) if isinstance(shown, Ask) else shown
 
 
@@ -89,63 +96,81 @@ def denied(message: str = _STOPPED) -> Mapping[str, Any]:
 # --- tools -----------------------------------------------------------------------------------------------------------
 
 
-def _tool(request: Mapping[str, Any]) -> Ask:
-    made = _Options()
+def _tool(request: Mapping[str, Any], *, call_shown: bool) -> Ask:
+    made = Choices()
     made.add("allow_once", "Allow", "allow_once", _allowed(request))
-    for index, (name, updates) in enumerate(_always(request), 1):
-        made.add(f"allow_always_{index}", name, "allow_always", _allowed(request, updates))
+    for index, (name, rules, updates) in enumerate(_always(request), 1):
+        made.add(f"allow_always_{index}", name, "allow_always", _allowed(request, updates), rules)
     made.add("reject_once", "Reject", "reject_once", denied(_DENIED))
-    tool = as_text(request.get("display_name")) or as_text(request.get("tool_name")) or "a tool"
-    subject = _subject(as_mapping(request.get("input")))
-    title = _shortened(f"{tool}: {subject}" if subject else f"Use {tool}", _LONGEST_TITLE)
-    return Ask(title, made.options, made.answers, denied(_DENIED), _description(request, subject))
+    name, tool_input = as_text(request.get("tool_name")), as_mapping(request.get("input"))
+    tool = as_text(request.get("display_name")) or name or "a tool"
+    subject = _subject(tool_input)
+    text = as_text(tool_input.get(subject)).strip()
+    title = title_of(f"{tool}: {text}" if text else f"Use {tool}")
+    hidden = _IN_CALL.get(name, frozenset()) if call_shown else frozenset[str]()
+    told = {"description": request.get("description")}
+    rest = {key: value for key, value in tool_input.items() if key not in hidden | {subject} and told.get(key) != value}
+    description = described(
+        [
+            *_said(request, text),
+            whole(text, title),
+            *fields(rest),
+            unseen_note(tool_input),
+            *made.details,
+        ]
+    )
+    command = text if subject == "command" and visible(text) == text else ""
+    return Ask(title, made.options, made.answers, denied(_DENIED), description, command=command)
 
 
 def _subject(tool_input: Mapping[str, Any]) -> str:
-    return next(filter(None, (as_text(tool_input.get(name)).strip() for name in _SUBJECTS)), "")
+    """The member of the input that says best what it would do; empty when there is none."""
+    return next((name for name in _SUBJECTS if as_text(tool_input.get(name)).strip()), "")
 
 
-def _description(request: Mapping[str, Any], subject: str) -> str | None:
-    """Why it asks and what for, in the CLI's words."""
-    lines = [as_text(request.get(name)).strip() for name in ("description", "decision_reason")]
+def _said(request: Mapping[str, Any], subject: str) -> Iterator[str]:
+    """Why it asks and what for, in the CLI's words, without what the title says."""
+    for name in ("description", "decision_reason"):
+        text = as_text(request.get(name)).strip()
+        if text != subject and not (text.endswith("…") and subject.startswith(text[:-1])):
+            yield said(text)
     if (blocked := as_text(request.get("blocked_path"))) and blocked not in subject:
-        lines.append(f"Path: {blocked}")
-    said = [line for line in dict.fromkeys(lines) if line and line != subject]
-    return "\n".join(said) or None
+        yield f"Path: {name_of(blocked)}"
 
 
-def _always(request: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[Mapping[str, Any]]]]:
-    """Each suggestion that a user can understand, with its name. Updates are passed back as they came."""
+def _always(request: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[str], Sequence[Mapping[str, Any]]]]:
+    """Each suggestion that a user can understand whole: its name, what it grants, and the updates as they came."""
     rules: dict[str, list[Mapping[str, Any]]] = {}
-    others: list[tuple[str, Sequence[Mapping[str, Any]]]] = []
+    others: list[tuple[str, Sequence[str], Sequence[Mapping[str, Any]]]] = []
     for update in map(as_mapping, as_list(request.get("permission_suggestions"))):
-        where = as_text(update.get("destination")) or "session"
+        place = as_text(update.get("destination"))
+        where = _WHERE.get(place)
+        if where is None:
+            continue
         match update.get("type"):
             case "addRules" if update.get("behavior") == "allow" and _rule_names(update):
-                rules.setdefault(where, []).append(update)
+                rules.setdefault(place, []).append(update)
             case "addDirectories" if folders := _texts(update.get("directories")):
-                others.append((f"Allow access to {_joined(folders)} {_where(where)}", [update]))
-            case "setMode" if mode := as_text(update.get("mode")):
-                others.append((f"{_MODES.get(mode, f'Switch to mode {mode}')} {_where(where)}", [update]))
+                others.append((f"Allow access to {{}} {where}", folders, [update]))
+            case "setMode" if mode := _MODES.get(as_text(update.get("mode"))):
+                others.append((f"{mode} {where}", (), [update]))
             case _:
                 continue
-    for where, updates in rules.items():
+    for place, updates in rules.items():
         names = [name for update in updates for name in _rule_names(update)]
-        yield f"Always allow {_joined(names)} {_where(where)}", updates
+        yield f"Always allow {{}} {_WHERE[place]}", names, updates
     yield from others
 
 
-def _rule_names(update: Mapping[str, Any]) -> list[str]:
+def _rule_names(update: Mapping[str, Any]) -> Sequence[str]:
+    """The rules of an update, as the CLI writes them; none when one of them cannot be read."""
     names: list[str] = []
     for rule in map(as_mapping, as_list(update.get("rules"))):
-        tool, content = as_text(rule.get("toolName")), as_text(rule.get("ruleContent"))
-        if tool:
-            names.append(f"{tool}({content})" if content else tool)
+        tool, content = as_text(rule.get("toolName")), rule.get("ruleContent")
+        if not tool or not isinstance(content, str | None):
+            return ()
+        names.append(f"{tool}({content})" if content else tool)
     return names
-
-
-def _where(destination: str) -> str:
-    return _WHERE.get(destination, f"({destination})")
 
 
 def _allowed(request: Mapping[str, Any], updates: Sequence[Mapping[str, Any]] = ()) -> Mapping[str, Any]:
@@ -160,7 +185,7 @@ def _allowed(request: Mapping[str, Any], updates: Sequence[Mapping[str, Any]] = 
 
 def _plan(request: Mapping[str, Any]) -> Ask:
     edits = {"type": "setMode", "mode": "acceptEdits", "destination": "session"}
-    made = _Options()
+    made = Choices()
     made.add("allow_once", "Start, and ask before each edit", "allow_once", _allowed(request))
     made.add(
         "allow_always_1", "Start, and accept all edits for this session", "allow_always", _allowed(request, [edits])
@@ -181,19 +206,19 @@ def _question(request: Mapping[str, Any]) -> Ask | Mapping[str, Any]:
     labels = [as_text(choice.get("label")) for choice in choices]
     if not question or not labels or not all(labels) or len(set(labels)) != len(labels):
         return denied(_NO_QUESTIONS)
-    made = _Options()
+    made = Choices()
     for index, label in enumerate(labels, 1):
         answered = {**tool_input, "answers": {question: label}}
-        answer = {"behavior": "allow", "updatedInput": answered}
-        made.add(f"answer_{index}", _shortened(label, _LONGEST_LABEL), "allow_once", answer)
+        made.add(f"answer_{index}", label, "allow_once", {"behavior": "allow", "updatedInput": answered})
     made.add("reject_once", "Do not answer", "reject_once", denied(_NO_ANSWER))
-    described = [
-        f"{label}: {text}"
+    more = [
+        f"{title_of(label)}: {said(text)}"
         for label, choice in zip(labels, choices, strict=True)
         if (text := as_text(choice.get("description")))
     ]
-    title = _shortened(question, _LONGEST_TITLE)
-    return Ask(title, made.options, made.answers, denied(_NO_ANSWER), "\n".join(described) or None)
+    title = title_of(question)
+    description = described([whole(question, title), *more, *made.details])
+    return Ask(title, made.options, made.answers, denied(_NO_ANSWER), description)
 
 
 _SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any]], Ask | Mapping[str, Any]]]] = {
@@ -206,13 +231,7 @@ _SHOWN: Final[Mapping[str, Callable[[Mapping[str, Any]], Ask | Mapping[str, Any]
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _texts(value: Any) -> list[str]:
-    return [text for text in map(as_text, as_list(value)) if text]
-
-
-def _joined(names: Sequence[str]) -> str:
-    return _shortened(", ".join(names), _LONGEST_LABEL)
-
-
-def _shortened(text: str, longest: int) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _texts(value: Any) -> Sequence[str]:
+    """The texts of a list; none when anything else is in it."""
+    texts = [as_text(text) for text in as_list(value)]
+    return texts if all(texts) else ()

@@ -102,7 +102,7 @@ class ClaudeSession:
         self._turns = Turns()
         self._translator = Translator(setup.cwd)
         self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))
-        self._asking = Asking(self._translator, self._deliver)
+        self._asking = Asking(self._translator, setup.cwd, self._deliver)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()

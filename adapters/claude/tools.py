@@ -20,6 +20,7 @@ from adapters.acp.schema import (
     ToolCallLocation,
     ToolCallUpdate,
 )
+from adapters.core.question_text import visible
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
@@ -144,7 +145,8 @@ def describe(name: str, tool_input: Any, cwd: str) -> Description:
     elif path:
         locations = (ToolCallLocation(path=path),)
     content = tool.content(given, cwd) if tool.content else ()
-    return Description(tool.kind, _title(tool.title, name, given, cwd), locations, content)
+    title = _title(tool.title, name, given, cwd)
+    return Description(tool.kind, one_line(visible(title)) if tool.kind == "execute" else title, locations, content)
 
 
 def tool_call(name: str, tool_use_id: str, tool_input: Any, cwd: str, status: str) -> ToolCallUpdate:

@@ -92,6 +92,11 @@ class Translator:
         return self._calls.open
 
     @property
+    def waits_for_agent(self) -> bool:
+        """Whether the conversation waits for a subagent."""
+        return self._calls.waits_for_agent
+
+    @property
     def usage(self) -> UsageUpdate | None:
         """The latest usage, None while the context's size is unknown (USAGE-1)."""
         return self._usage.latest

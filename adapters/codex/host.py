@@ -18,6 +18,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
 from adapters.codex.appserver import AppServer, Gone, RequestFailed, RequestId, spawn
+from adapters.codex.asked_items import AskedItems
 from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
 from adapters.codex.folder import codex_home, require_codex_home, settled
 from adapters.codex.frames import thread_of
@@ -75,6 +76,7 @@ class Host:
         """Thread of a sub-agent -> thread of its session."""
         self._spoke: set[Member] = set()
         """Sessions that heard something since the last read: their clients may have to catch up."""
+        self.asked_items = AskedItems()
         self._users = 0
         self._logged: set[str] = set()
         self.home = codex_home(environ)
@@ -193,6 +195,7 @@ class Host:
         if self._server is server:
             self._server = None
         self._children.clear()
+        self.asked_items.clear()
         if not server.stopping:
             log("Codex ended", pid=server.pid, exit=server.exit_code)
         for member in list(self._members.values()):
@@ -215,6 +218,7 @@ class Host:
     # --- what the server says ------------------------------------------------------------------------------------------
 
     def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        self.asked_items.note(method, params)
         member = self._member(thread_of(params))
         if member:
             self._spoke.add(member)

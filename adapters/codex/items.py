@@ -30,8 +30,8 @@ from adapters.acp.schema import (
     ToolCallUpdate,
     parse_content,
 )
-from adapters.core import git_patch
-from adapters.core.server_keys import name_of
+from adapters.core import git_patch, server_keys
+from adapters.core.question_text import code, name_of, visible
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
@@ -50,9 +50,13 @@ _STATUSES: Final = {
 _KILLED: Final = frozenset({-1, 130, 137, 143})
 """Exit codes of commands that were ended from outside (-1 is Codex's own)."""
 
-_SHELLS: Final = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh")
+_SHELLS: Final = re.compile(
+    r"(?:(?:/usr(?:/local)?|/opt/homebrew|/run/current-system/sw)?/bin/)?(?:ba|z|da|k)?sh"  # a shell elsewhere is shown
+)
 _MOVED: Final = re.compile(r"\n*Moved to: [^\n]*\n?\Z")
 """What Codex appends to the hunks of a file that also moves (0.163.0)."""
+
+_VERBS: Final = {"add": "Add", "delete": "Delete"}
 
 _AGENTS: Final = {
     "spawnAgent": "Start an agent",
@@ -149,6 +153,27 @@ def file_changes(changes: Any, cwd: str) -> Sequence[ToolCallContent]:
     return (DiffItem(changes=shown, patch=DiffPatch(format="git_patch", text="".join(filter(None, patches)))),)
 
 
+def change_texts(changes: Any, cwd: str) -> list[str]:
+    """Each change of a file change item for a person to read, whole: what happens to which file, and its text."""
+    texts: list[str] = []
+    for change in map(as_mapping, as_list(changes)):
+        kind = as_mapping(change.get("kind"))
+        path, moved = as_text(change.get("path")), as_text(kind.get("move_path"))
+        head = f"{_VERBS.get(as_text(kind.get('type')), 'Edit')} {name_of(relative(absolute(path, cwd) or path, cwd))}"
+        if moved:
+            head += f", move it to {name_of(relative(absolute(moved, cwd) or moved, cwd))}"
+        diff = as_text(change.get("diff"))
+        language = "" if kind.get("type") in _VERBS else "diff"
+        texts.append(f"{head}:\n{code(diff, language)}" if diff else head)
+    return texts
+
+
+def is_shown_whole(changes: Any, cwd: str) -> bool:
+    """Whether the diff of these changes has all that Codex tells of them."""
+    told = any(as_mapping(change).get("diff") for change in as_list(changes))
+    return not told or any(isinstance(shown, DiffItem) and shown.patch for shown in file_changes(changes, cwd))
+
+
 # --- painters --------------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +192,7 @@ def _command(item: Fields, cwd: str) -> _Picture:
     return _Picture(
         "exec_command",
         "read" if kinds == {"read"} else "search" if kinds and kinds <= {"search", "listFiles"} else "execute",
-        one_line(command) or "Run a command",
+        one_line(visible(command)) or "Run a command",
         (_text(fenced(output)),) if output else (),
         [ToolCallLocation(path=path) for path in dict.fromkeys(paths) if path],
         {"command": command, **({"cwd": folder} if folder else {})},
@@ -180,7 +205,7 @@ def _file_change(item: Fields, cwd: str) -> _Picture:
     kinds = {as_text(as_mapping(change.get("kind")).get("type")) for change in changes}
     moves = any(as_mapping(change.get("kind")).get("move_path") for change in changes)
     paths = [path for path in (absolute(change.get("path"), cwd) for change in changes) if path]
-    verb = {frozenset({"add"}): "Add", frozenset({"delete"}): "Delete"}.get(frozenset(kinds), "Edit")
+    verb = _VERBS.get(next(iter(kinds)), "Edit") if len(kinds) == 1 else "Edit"
     return _Picture(
         "apply_patch",
         "delete" if kinds == {"delete"} else "move" if moves and len(changes) == 1 else "edit",
@@ -191,7 +216,7 @@ def _file_change(item: Fields, cwd: str) -> _Picture:
 
 
 def _mcp(item: Fields, _cwd: str) -> _Picture:
-    server, tool = name_of(as_text(item.get("server"))), as_text(item.get("tool"))
+    server, tool = server_keys.name_of(as_text(item.get("server"))), as_text(item.get("tool"))
     result = as_mapping(item.get("result"))
     content: list[ToolCallContent] = [ContentItem(content=block) for block in _blocks(result.get("content"))]
     if error := as_text(as_mapping(item.get("error")).get("message")):

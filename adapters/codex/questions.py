@@ -11,10 +11,13 @@ from typing import Any
 
 from adapters.codex.approvals import Ask, ask_of, declined
 from adapters.codex.appserver import AppServer, RequestId
+from adapters.codex.asked_items import AskedItems
+from adapters.codex.frames import thread_of
 from adapters.codex.steps import Effect
 from adapters.codex.turns import Turns
 from adapters.codex.updates import Translator
 from adapters.core.runtime import Output, PermissionRequested, PermissionWithdrawn
+from adapters.core.tool_text import absolute
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +34,13 @@ class Questions:
         self,
         turns: Turns,
         translator: Translator,
+        items: AskedItems,
         refuse: Callable[[AppServer, RequestId, str], None],
         apply: Callable[[Sequence[Effect]], None],
     ) -> None:
         self._turns = turns
         self._translator = translator
+        self._items = items
         self._refuse = refuse
         self._apply = apply
         self._open: dict[str, _Open] = {}
@@ -44,9 +49,10 @@ class Questions:
         self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any], cwd: str, *, own: bool
     ) -> None:
         """Take a request of Codex: it is shown, or answered at once. `own`: about the session's thread, not a sub-agent's."""
-        running: Mapping[str, Mapping[str, Any]] = self._translator.running_items if own else {}
+        items = self._items.of(thread_of(params))
+        running = {**items, **self._translator.running_items} if own else items
         stopped = self._turns.closing or (own and self._turns.interrupting)
-        ask = declined(method, params) if stopped else ask_of(method, params, running, cwd)
+        ask = declined(method, params) if stopped else ask_of(method, params, running, cwd, shown=own)
         if ask is None:
             self._refuse(server, request_id, method)
         elif not isinstance(ask, Ask):
@@ -55,10 +61,15 @@ class Questions:
             self._open[key] = _Open(server, request_id, ask)
             if own:
                 self._turns.asked(key, ask.item_id)
-            call = self._translator.waiting_call(ask.item_id) if own else None
-            foreground = self._turns.working
-            shown = PermissionRequested(key, ask.title, ask.options, call, ask.description, foreground=foreground)
-            self._apply([shown])
+            call = self._translator.asked_call(ask.item_id, waits=not ask.item_runs) if own else None
+            folder = absolute(params.get("cwd"), cwd) or cwd
+            about: dict[str, Any] = {
+                "tool_call": call,
+                "description": ask.description,
+                "foreground": self._turns.working,
+                "command": (ask.command, folder) if ask.command and call is None else None,
+            }
+            self._apply([PermissionRequested(key, ask.title, ask.options, **about)])
 
     def answer(self, key: str, option_id: str | None) -> None:
         """Answer Codex; a question that it no longer waits for is ignored."""

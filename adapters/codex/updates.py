@@ -130,10 +130,10 @@ class Translator:
             return []
         return [ToolCallUpdate(tool_call_id=item_id, status="in_progress")]
 
-    def waiting_call(self, item_id: str) -> ToolCallUpdate | None:
-        """The call that a question is about, waiting for the answer; None when it is none of a running item."""
+    def asked_call(self, item_id: str, *, waits: bool) -> ToolCallUpdate | None:
+        """The call that a question is about, None when it is none of a running item. `waits`: for the answer."""
         item = self.item(item_id)
-        return tool_call(item, self._cwd, status="pending") if item else None
+        return tool_call(item, self._cwd, status="pending" if waits else "in_progress") if item else None
 
     def turn_over(self, turn_id: str, *, interrupted: bool) -> None:
         """What a turn was still saying will never be completed; it stays as it was shown."""

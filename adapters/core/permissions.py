@@ -26,6 +26,7 @@ class Asked(Protocol):
 @dataclass(eq=False, slots=True)
 class _Open:
     question: PermissionRequested
+    foreground: bool
     outgoing: dict[Asked, OutgoingRequest] = field(default_factory=dict[Asked, OutgoingRequest])
 
 
@@ -44,7 +45,7 @@ class Permissions:
     @property
     def foreground(self) -> bool:
         """Whether a question of the foreground work waits."""
-        return any(item.question.foreground for item in self._open.values())
+        return any(item.foreground for item in self._open.values())
 
     def ask(self, question: PermissionRequested, clients: Iterable[Asked]) -> None:
         """Put a question to all clients; the first answer counts. Without a client it waits for the next `reissue`.
@@ -52,7 +53,7 @@ class Permissions:
         It replaces a question that is still open under its id.
         """
         self.withdraw(question.request_id)
-        item = self._open[question.request_id] = _Open(question)
+        item = self._open[question.request_id] = _Open(question, question.foreground)
         for client in clients:
             self._send(item, client)
 
@@ -71,8 +72,13 @@ class Permissions:
     def withdraw_all(self, *, foreground_only: bool) -> None:
         """The work that needed the answers is over (PERM-6, CLOSE-5)."""
         for request_id, item in list(self._open.items()):
-            if item.question.foreground or not foreground_only:
+            if item.foreground or not foreground_only:
                 self.withdraw(request_id)
+
+    def outlive_work(self) -> None:
+        """The foreground work is over, and the runtime still waits: what asks works on in the background."""
+        for item in self._open.values():
+            item.foreground = False
 
     def gone(self, client: Asked) -> None:
         """A client left without an answer. Its questions wait for another client."""
@@ -120,4 +126,7 @@ def _params(session_id: str, question: PermissionRequested) -> dict[str, Any]:
         fields = dump(question.tool_call)
         fields.pop("sessionUpdate", None)
         params["subject"] = {"type": "tool_call", "toolCall": fields}
+    elif question.command is not None:
+        command, cwd = question.command
+        params["subject"] = {"type": "command", "command": command, "cwd": cwd}
     return params

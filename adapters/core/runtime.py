@@ -147,6 +147,8 @@ class PermissionRequested:
     tool_call: ToolCallUpdate | None = None
     description: str | None = None
     foreground: bool = True
+    command: tuple[str, str] | None = None
+    """The command that it is about and its folder, where no `tool_call` is: the whole text, every character of it seen."""
 
 
 @dataclass(frozen=True, slots=True)

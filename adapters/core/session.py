@@ -339,7 +339,9 @@ class Session:
                 if self._stop_next_work:
                     self._stop_work()
             case port.WorkEnded(stop_reason, error, interrupted):
-                self._permissions.withdraw_all(foreground_only=True)
+                if interrupted or self._foreground.cancelling:
+                    self._permissions.withdraw_all(foreground_only=True)
+                self._permissions.outlive_work()
                 if report := self._foreground.ended(stop_reason, error, interrupted=interrupted):
                     self._audience.report(report)
                     self._after_work()

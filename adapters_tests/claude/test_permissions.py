@@ -143,3 +143,128 @@ def test_questions_that_no_client_can_show_are_answered_honestly(questions: list
 def test_stopped_work_is_denied_with_the_reason() -> None:
     assert denied()["behavior"] == "deny"
     assert "stopped" in denied()["message"]
+
+
+# --- what is approved is shown whole ---------------------------------------------------------------------------------
+
+LONG = "set -e\n" + "\n".join(f"echo step {number} of the build" for number in range(40)) + "\nrm -rf build"
+
+
+def bash(command: str, **request: Any) -> Ask:
+    return asked({"tool_name": "Bash", "input": {"command": command}, **request})
+
+
+def test_a_long_command_is_in_the_description() -> None:
+    ask = bash(LONG, description=LONG[:20] + "…", decision_reason="It must.")
+    assert "\n" not in ask.title
+    assert ask.description == f"It must.\n```\n{LONG}\n```"
+    assert ask.command == LONG
+
+
+def test_characters_of_a_command_that_cannot_be_seen_are_shown() -> None:
+    ask = bash("ls \u202e\x1b[2K")
+    assert ask.title == "Bash: ls [U+202E][U+001B][2K"
+    assert ask.description == (
+        "```\nls [U+202E][U+001B][2K\n```\nHolds characters that cannot be seen: U+001B, U+202E."
+    )
+    assert ask.command == ""
+
+
+def test_what_else_a_command_is_given_is_shown() -> None:
+    tool_input = {"command": "ls", "dangerouslyDisableSandbox": True, "run_in_background": False, "timeout": 9}
+    assert asked({"tool_name": "Bash", "input": tool_input}).description == "dangerouslyDisableSandbox: true"
+
+
+@pytest.mark.parametrize(
+    ("name", "tool_input", "told"),
+    [
+        (
+            "Edit",
+            {"file_path": "/w/a", "old_string": "a\n", "new_string": "b\n"},
+            "old_string:\n```\na\n```\nnew_string:\n```\nb\n```",
+        ),
+        ("Write", {"file_path": "/w/a", "content": LONG}, f"content:\n```\n{LONG}\n```"),
+        ("WebFetch", {"url": "https://x", "prompt": "Read it."}, "prompt: Read it."),
+    ],
+)
+def test_a_call_that_nobody_sees_is_in_the_description(name: str, tool_input: dict[str, Any], told: str) -> None:
+    """A subagent's; the content of a call that the client sees is not said twice."""
+    request = {"tool_name": name, "input": tool_input}
+    assert asked(request).description is None
+    ask = ask_of(request, call_shown=False)
+    assert isinstance(ask, Ask)
+    assert ask.description == told
+
+
+def test_an_edit_with_characters_that_cannot_be_seen_says_so() -> None:
+    ask = asked({"tool_name": "Edit", "input": {"file_path": "/w/a", "old_string": "a", "new_string": "b\u202e"}})
+    assert ask.description == "Holds characters that cannot be seen: U+202E."
+
+
+def test_the_input_of_an_mcp_tool_is_in_the_description() -> None:
+    """Its call's content is empty, and not every client shows a raw input."""
+    ask = asked({"tool_name": "mcp__box__send", "input": {"to": "a@b", "body": LONG, "description": "x"}})
+    assert ask.title == "mcp__box__send: x"
+    assert ask.description == f"to: a@b\nbody:\n```\n{LONG}\n```"
+
+
+# --- what is remembered is readable whole ----------------------------------------------------------------------------
+
+
+def rules(*contents: Any, **update: Any) -> dict[str, Any]:
+    given = [{"toolName": "Bash", "ruleContent": content} for content in contents]
+    return {"type": "addRules", "behavior": "allow", "destination": "session", "rules": given, **update}
+
+
+def always(*suggestions: Any) -> tuple[list[str], str]:
+    ask = bash("x", permission_suggestions=list(suggestions))
+    return [option.name for option in ask.options if option.kind == "allow_always"], ask.description or ""
+
+
+def test_many_rules_are_all_in_the_label_and_in_the_description() -> None:
+    contents = [f"curl https://example.org/{number} *" for number in range(5)]
+    [name], description = always(rules(*contents))
+    assert all(f"Bash({content})" in name for content in contents)
+    assert name.endswith("for this session")
+    assert all(f"\nBash({content})\n" in description for content in contents)
+
+
+def test_rules_for_several_places_are_several_choices() -> None:
+    names, _ = always(rules("a"), rules("b", destination="userSettings"), rules("c", destination="projectSettings"))
+    assert names == [
+        "Always allow Bash(a) for this session",
+        "Always allow Bash(b) in all projects",
+        "Always allow Bash(c) in this project, for everybody",
+    ]
+
+
+@pytest.mark.parametrize(
+    "suggestion",
+    [
+        rules("a", destination="elsewhere"),
+        rules("a", destination=None),
+        rules("a", 7),
+        rules("a", behavior="deny"),
+        {**rules("a"), "rules": [{"toolName": "Bash"}, {"ruleContent": "b"}]},
+        {**rules("a"), "rules": [{"toolName": "Bash"}, "Read"]},
+        {**rules("a"), "type": "removeRules"},
+        {**rules("a"), "type": "replaceRules"},
+        {"type": "addDirectories", "directories": ["/w", 7], "destination": "session"},
+        {"type": "removeDirectories", "directories": ["/w"], "destination": "session"},
+        {"type": "setMode", "mode": "later", "destination": "session"},
+        {"type": "setMode", "mode": "acceptEdits"},
+    ],
+)
+def test_what_cannot_be_read_whole_is_not_offered(suggestion: Any) -> None:
+    """The update would be passed back as it came: a part of it would be granted that nobody saw."""
+    assert always(suggestion) == ([], "")
+
+
+def test_long_answers_of_a_question_are_readable_whole() -> None:
+    answer = "Because " + "of " * 100 + "this."
+    options = [{"label": answer}, {"label": "No"}]
+    text = "Why " + "so " * 200 + "long?"
+    ask = asked({"tool_name": "AskUserQuestion", "input": {"questions": [{"question": text, "options": options}]}})
+    assert ask.options[0].name == answer
+    assert text in (ask.description or "")
+    assert answer in (ask.description or "")

@@ -672,6 +672,8 @@ ASK = {"subtype": "can_use_tool", "tool_name": "Bash", "tool_use_id": "t1", "inp
 
 async def test_a_permission_goes_to_the_client_and_its_answer_to_the_cli(one: Rig) -> None:
     session, fake, sink = await one.working()
+    tool = {"type": "tool_use", "id": "t1", "name": "Bash", "input": ASK["input"]}
+    await fake.say({"type": "assistant", "message": {"id": "m", "content": [tool]}})
     await fake.say({"type": "control_request", "request_id": "q", "request": ASK})
     asked = await sink.until(PermissionRequested)
     assert asked.foreground
@@ -693,6 +695,18 @@ async def test_a_permission_goes_to_the_client_and_its_answer_to_the_cli(one: Ri
     await fake.say({"type": "control_request", "request_id": "q3", "request": {"subtype": "hook_callback"}})
     refusal = await fake.hears("control_response")
     assert refusal["response"]["subtype"] == "error"
+
+
+async def test_a_question_about_a_call_that_nobody_saw_says_all_of_it(one: Rig) -> None:
+    """PERM-1: a subagent's call is none of the conversation; as a call of it, it would stay open for ever."""
+    _, fake, sink = await one.working()
+    command = "echo a\n" + "echo b; " * 60 + "\nrm -rf build"
+    ask = {**ASK, "agent_id": "a1", "input": {"command": command}}
+    await fake.say({"type": "control_request", "request_id": "q", "request": ask})
+    asked = await sink.until(PermissionRequested)
+    assert asked.tool_call is None
+    assert f"```\n{command}\n```" in asked.description
+    assert asked.command[0] == command
 
 
 async def test_questions_of_a_stopped_turn_are_denied_at_once(one: Rig) -> None:

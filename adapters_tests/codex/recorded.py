@@ -203,7 +203,7 @@ class Live:
             ask = ask_of(message["method"], params, self.translator.running_items, self.scenario.cwd)
             self._open_asks[message["id"]] = ask
             self.turns.asked(str(message["id"]), ask.item_id if isinstance(ask, Ask) else "")
-            if isinstance(ask, Ask) and (call := self.translator.waiting_call(ask.item_id)):
+            if isinstance(ask, Ask) and (call := self.translator.asked_call(ask.item_id, waits=not ask.item_runs)):
                 self.updates.append(call)
         else:
             self._heard(message["method"], params)

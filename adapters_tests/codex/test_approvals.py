@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -263,3 +264,159 @@ def test_unknown_requests_are_not_answered_here(method: str) -> None:
 def test_declining_without_asking(method: str, params: dict[str, Any], refusal: Any) -> None:
     """Known faults: questions of stopped work are answered at once."""
     assert declined(method, params) == refusal
+
+
+# --- what is approved is shown whole ---------------------------------------------------------------------------------
+
+LONG = "set -e\n" + "\n".join(f"echo step {number} of the build" for number in range(40)) + "\nrm -rf build"
+PATCH = [
+    {"path": "/w/a.txt", "kind": {"type": "add"}, "diff": "one\n"},
+    {"path": "/x/b.txt", "kind": {"type": "update", "move_path": "/x/c.txt"}, "diff": "@@ -1 +1 @@\n-x\n+y\n"},
+    {"path": "/x/d.txt", "kind": {"type": "delete"}, "diff": "gone\n"},
+]
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_long_command_is_in_the_description(shown: bool) -> None:
+    """A title is one cut line: the rest of the command must be read somewhere."""
+    ask = ask_of(COMMAND, {"command": f"/bin/bash -lc {shlex.quote(LONG)}", "itemId": "c"}, {}, CWD, shown=shown)
+    assert isinstance(ask, Ask)
+    assert f"```\n{LONG}\n```" in (ask.description or "")
+    assert ask.command == LONG
+
+
+def test_characters_of_a_command_that_cannot_be_seen_are_shown() -> None:
+    ask = asked(COMMAND, command="ls \u202e\u200b; echo\x1b[2K", reason="<!--")
+    assert ask.title == "Run ls [U+202E][U+200B]; echo[U+001B][2K"
+    assert ask.description == (
+        "```\n<!--\n```\n```\nls [U+202E][U+200B]; echo[U+001B][2K\n```\n"
+        "Holds characters that cannot be seen: U+001B, U+200B, U+202E."
+    )
+    assert ask.command == ""
+
+
+def test_a_shell_that_is_not_the_systems_is_shown() -> None:
+    """Whoever approves `ls` must not get another program of the name `sh`."""
+    assert asked(COMMAND, command="/usr/bin/zsh -lc ls").title == "Run ls"
+    assert asked(COMMAND, command="/w/bin/sh -c ls").title == "Run /w/bin/sh -c ls"
+
+
+def test_input_is_shown_whole_and_is_never_for_the_session() -> None:
+    """What Codex 0.163.0 sent; it asks again although it was told not to."""
+    running = {"c": {"type": "commandExecution", "command": "/bin/bash -lc python", "status": "inProgress"}}
+    text = "import os\nos.remove('x')\n"
+    command = f"write_stdin --session-id 7 {shlex.quote(text)}"
+    ask = asked(COMMAND, running, kind="writeStdin", itemId="c", command=command)
+    assert ask.title == "Write to the running command python"
+    assert f"```\n{text}```" in (ask.description or "")
+    assert set(kinds(ask)) == {"accept", "decline", "cancel"}
+    assert (ask.item_id, ask.item_runs, ask.command) == ("c", True, "")
+    unknown = asked(COMMAND, kind="writeStdin", command=command)
+    assert unknown.title == "Write to a running command"
+    assert f"```\n{text}```" in (unknown.description or "")
+
+
+def test_a_question_that_says_too_little_says_so() -> None:
+    assert "does not say which command" in (asked(COMMAND).description or "")
+    assert "does not say which change" in (asked(FILES).description or "")
+    assert "does not say which permissions" in (asked(PERMISSIONS).description or "")
+
+
+@pytest.mark.parametrize("status", ["inProgress", "completed"])
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_change_whose_call_nobody_sees_is_in_the_description(shown: bool, status: str) -> None:
+    """PERM-1: the request names an item; a sub-agent's, or one that is over, is on no screen."""
+    item = {"type": "fileChange", "changes": PATCH, "status": status}
+    ask = ask_of(FILES, {"itemId": "f"}, {"f": item}, CWD, shown=shown)
+    assert isinstance(ask, Ask)
+    assert ask.title == "Change a.txt, /x/b.txt, /x/c.txt, /x/d.txt"
+    told = (
+        "Add a.txt:\n```\none\n```\n"
+        "Edit /x/b.txt, move it to /x/c.txt:\n```diff\n@@ -1 +1 @@\n-x\n+y\n```\n"
+        "Delete /x/d.txt:\n```\ngone\n```"
+    )
+    assert ask.description == (None if shown and status == "inProgress" else told)
+
+
+def test_a_change_that_no_patch_can_say_is_in_the_description() -> None:
+    """The diff of the call has no text then."""
+    item = {"type": "fileChange", "changes": [{"path": "/w/a", "kind": {"type": "update"}, "diff": "odd"}]}
+    assert asked(FILES, {"f": item}, itemId="f").description == "Edit a:\n```diff\nodd\n```"
+
+
+def test_a_change_of_files_is_for_these_files() -> None:
+    """Codex 0.163.0 remembers each path, not the change; which ones must be read."""
+    paths = [f"/w/src/module_{number}.py" for number in range(30)]
+    changes = [{"path": path, "kind": {"type": "add"}, "diff": "x"} for path in paths]
+    ask = asked(FILES, {"f": {"type": "fileChange", "changes": changes}}, itemId="f")
+    [name] = [option.name for option in ask.options if option.kind == "allow_always"]
+    assert all(path.removeprefix("/w/") in name for path in paths)
+    assert all(path.removeprefix("/w/") in (ask.description or "") for path in paths)
+    assert "accept_for_session" not in kinds(asked(FILES, itemId="unknown"))
+
+
+@pytest.mark.parametrize("words", [["curl"], ["sh", "-c", "a  b\nc"], [f"--flag-{number}" for number in range(60)]])
+def test_a_prefix_is_readable_whole(words: list[str]) -> None:
+    ask = asked(COMMAND, command="x", proposedExecpolicyAmendment=words)
+    [name] = [option.name for option in ask.options if option.option_id == "accept_prefix"]
+    assert "all projects" in name
+    assert shlex.join(words) in (name if len(words) == 1 else ask.description or "")
+
+
+def test_every_permission_is_listed() -> None:
+    """Special places and denials too; what is unknown as it came."""
+    wanted = {
+        "network": {"enabled": None, "ports": [80]},
+        "fileSystem": {
+            "read": ["/x/y"],
+            "entries": [
+                {"path": {"type": "path", "path": "/x"}, "access": "read"},
+                {"path": {"type": "special", "value": {"kind": "root"}}, "access": "write"},
+                {"path": {"type": "special", "value": {"kind": "project_roots", "subpath": "sub"}}, "access": "write"},
+                {"path": {"type": "glob_pattern", "pattern": "**/.env"}, "access": "deny"},
+                {"path": {"type": "later"}, "access": "write"},
+            ],
+        },
+        "camera": True,
+    }
+    assert (asked(PERMISSIONS, permissions=wanted, cwd="/y").description or "").split("\n") == [
+        "Read /x/y",
+        "Read /x",
+        "Write everything on this machine",
+        "Write the folders of the session, below sub",
+        "Deny `**/.env`",
+        'Write {"type": "later"}',
+        "camera: true",
+        *("ports:", "```", "[", "  80", "]", "```"),
+        "In /y",
+    ]
+
+
+def test_the_input_of_an_mcp_tool_is_shown_whole_and_the_right_call_is_named() -> None:
+    """Two calls of one server can wait: the question says the input, so that call is shown with it."""
+    running = {
+        "x1": {"type": "mcpToolCall", "server": "one", "tool": "send", "arguments": {"text": LONG}},
+        "x2": {"type": "mcpToolCall", "server": "one", "tool": "send", "arguments": {"text": "b"}},
+    }
+    meta = {"codex_approval_kind": "mcp_tool_call", "persist": ["session", "always"], "tool_params": {"text": LONG}}
+    ask = asked(ELICITATION, running, serverName="one", message="Allow it?", _meta=meta)
+    assert ask.item_id == "x1"
+    assert ask.description == f"text:\n```\n{LONG}\n```"
+    names = [option.name for option in ask.options if option.kind == "allow_always"]
+    assert names == [
+        "Allow every use of the tool send of one for this session",
+        "Always allow every use of the tool send of one (in all projects)",
+    ]
+
+
+@pytest.mark.parametrize("method", [QUESTIONS, ELICITATION])
+def test_a_long_question_and_long_answers_are_readable_whole(method: str) -> None:
+    text, answer = "Why " + "so " * 200 + "long?", "Because " + "of " * 100 + "this."
+    if method == QUESTIONS:
+        ask = asked(method, questions=[question(question=text, options=[{"label": answer}])])
+    else:
+        schema = {"properties": {"a": {"type": "string", "enum": [answer]}}}
+        ask = asked(method, serverName="s", mode="form", message=text, requestedSchema=schema)
+    assert ask.options[0].name == answer
+    assert text in (ask.description or "")
+    assert answer in (ask.description or "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import anyio
@@ -416,6 +417,41 @@ async def test_cancelled_work_takes_its_questions_back_and_refuses_new_ones() ->
         asked = [m.value["id"] for m in client.record.since(0, sent=False) if m.method == "session/request_permission"]
         assert len(asked) == 2
         assert cancelled == asked[:1]
+
+
+async def test_a_question_that_is_open_when_work_ends_by_itself_waits_for_its_answer() -> None:
+    """PERM-6: what a sub-agent asks, which works on in the background. Taken back, nobody would ever answer the runtime."""
+    released = anyio.Event()
+
+    async def policy(_question: permissions.Question) -> str:
+        await released.wait()
+        return "yes"
+
+    async with rig() as r:
+        client = await r.connect()
+        client.policy = policy
+        session_id, runtime = await r.running(client)
+        runtime.deliver(question())
+        await client.wait_state(session_id, "requires_action")
+        runtime.end()
+        await client.wait_state(session_id, "idle")
+        released.set()
+        await runtime.until(lambda: runtime.answers == [("q", "yes")])
+        await client.list()
+        assert [state for state, _ in states(client, session_id)] == ["running", "requires_action", "idle"]
+        assert not any(m.method == "$/cancel_request" for m in client.record.since(0, sent=False))
+
+
+async def test_a_question_about_a_command_names_it_in_its_subject() -> None:
+    """PERM-1: where there is no call of the session to show."""
+    async with rig() as r:
+        client = await r.connect()
+        client.policy = never
+        session_id, runtime = await r.running(client)
+        runtime.deliver(replace(question(), tool_call=None, command=("make", "/w")))
+        await client.wait_state(session_id, "requires_action")
+        [asked] = [m for m in client.record.since(0, sent=False) if m.method == "session/request_permission"]
+        assert asked.params["subject"] == {"type": "command", "command": "make", "cwd": "/w"}
 
 
 async def test_a_question_goes_to_every_client_and_the_first_answer_counts() -> None:

@@ -35,10 +35,10 @@ class Asked:
         await self.released.wait()
         return await self.answer(question)
 
-    async def wait(self) -> None:
-        """Wait until something was asked."""
+    async def wait(self, count: int = 1) -> None:
+        """Wait until so many questions were asked."""
         with anyio.fail_after(20):
-            while not self.questions:
+            while len(self.questions) < count:
                 await self._came.wait()
 
 
