@@ -46,7 +46,7 @@ def start_params(setup: SessionSetup, home: Path | None = None, keys: servers.Ke
     """
     params: dict[str, Any] = {"cwd": setup.cwd, "runtimeWorkspaceRoots": [setup.cwd, *setup.additional_directories]}
     if home is not None:
-        params |= trust.overrides(home, setup.cwd)
+        params |= trust.overrides(home, setup.cwd, setup.named)
     params["config"] = {**params.get("config", {}), "mcp_servers": servers.configuration(keys or {})}
     return params
 

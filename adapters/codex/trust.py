@@ -26,8 +26,10 @@ _UNTRUSTED: Final = "untrusted"
 _LONGEST_LINE: Final = 8192  # characters of a file that names one path
 
 
-def overrides(home: Path, cwd: str) -> dict[str, Any]:
+def overrides(home: Path, cwd: str, named: str = "") -> dict[str, Any]:
     """Params of `thread/start` and `thread/resume` that keep a folder without a decision from being trusted.
+
+    `named`: another name of the folder, under which the decision may stand too.
 
     Empty for a folder that the user trusts. A decision against it is repeated: Codex sees one on the repository only where git
     would call that a repository, and trusts the folder where it sees none. What the user has configured stays; where that says
@@ -35,9 +37,11 @@ def overrides(home: Path, cwd: str) -> dict[str, Any]:
     """
     configured = list(_configurations(home))
     places = _places(cwd)
-    decision = _decision(configured, places)
+    decision = _decision(configured, list(dict.fromkeys((named or cwd, *places))))
     if decision == _TRUSTED:
-        return {}
+        # Codex, which is not told the other name, would find no decision and write one.
+        unseen = _decision(configured, places) is None
+        return {"config": {"projects": {cwd: {"trust_level": _TRUSTED}}}} if unseen else {}
     params: dict[str, Any] = {"config": {"projects": {place: {"trust_level": _UNTRUSTED} for place in places}}}
     if decision == _UNTRUSTED:
         return params

@@ -5,6 +5,7 @@ Owns the active sessions and which connection each is active on. Knows the port;
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -264,7 +265,8 @@ class Agent:
             if len(spelled(server.name)) > LONGEST:
                 raise InvalidParams("The name of an MCP server is too long.", data={"name": server.name})
             names.add(server.name)
-        return SessionSetup(params.cwd, directories, servers)
+        roots = tuple(map(os.path.realpath, directories))
+        return SessionSetup(os.path.realpath(params.cwd), roots, servers, named=params.cwd)
 
     def _check_blocks(self, blocks: Sequence[schema.ContentBlock]) -> None:
         """A block that is not supported refuses the whole prompt (PROMPT-13)."""

@@ -28,12 +28,17 @@ NOT_STORED = "Resource not found: no such session is stored."
 
 @dataclass(frozen=True, slots=True)
 class SessionSetup:
-    """Roots and servers of a session, as validated by the core: absolute existing folders (SETUP-1, SETUP-7)."""
+    """Roots and servers of a session, as validated by the core: absolute existing folders, without links (SETUP-1, SETUP-7).
+
+    A folder is what it is, not how it is spelled: a runtime stores it one way, and its sandbox may not follow links.
+    """
 
     cwd: str
     additional_directories: tuple[str, ...] = ()
     mcp_servers: tuple[Any, ...] = ()
     """`adapters.acp.schema.McpServerStdio` / `McpServerHttp` values; the complete new list (RESUME-1)."""
+    named: str = field(default="", compare=False)
+    """How the client spells `cwd`: the user may have settings for that name. Empty when it does not matter."""
 
 
 @dataclass(frozen=True, slots=True)

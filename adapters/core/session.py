@@ -9,11 +9,10 @@ is settled and the runtime is ready (D3) -> taken (shown) -> inserted (answered)
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import anyio
@@ -133,9 +132,9 @@ class Session:
 
         Raises `InvalidParams` for another working folder: the session's history belongs to its own (RESUME-2).
         """
-        if not _same_folder(setup.cwd, self._setup.cwd):
-            raise InvalidParams("cwd is not the folder of this session.")
-        if replace(setup, cwd=self._setup.cwd) != self._setup:
+        if setup.cwd != self._setup.cwd:
+            raise InvalidParams(f"cwd is not the folder of this session, which is {self._setup.cwd!r}.")
+        if setup != self._setup:
             await self.runtime.reconfigure(setup)
             self._setup = setup
 
@@ -446,10 +445,6 @@ class Session:
     def _forget_stored_work(self) -> None:
         if not (self._foreground.working or self._joining or self._in_flight):
             self._audience.forget_work()
-
-
-def _same_folder(first: str, second: str) -> bool:
-    return os.path.normpath(first) == os.path.normpath(second)
 
 
 def _user_message(message_id: str, content: list[Any]) -> Wire:

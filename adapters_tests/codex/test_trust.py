@@ -145,3 +145,17 @@ def test_servers_of_the_client_come_beside_it(home: Path, folder: Path) -> None:
     server = McpServerStdio(name="s", command="/bin/true")
     config = start_params(SessionSetup(str(folder), (), (server,)), home)["config"]
     assert config.keys() == {"projects", "mcp_servers"}
+
+
+def test_a_decision_under_another_name_of_the_folder_counts(home: Path, folder: Path, tmp_path: Path) -> None:
+    """Codex is told where a link leads to, finds no decision there, and must not write one."""
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    (home / "config.toml").write_text(f'[projects."{link}"]\ntrust_level = "trusted"\n')
+    trusted = {"config": {"projects": {str(folder): {"trust_level": "trusted"}}}}
+    assert trust.overrides(home, str(folder), str(link)) == trusted
+    (home / "config.toml").write_text(f'[projects."{link}"]\ntrust_level = "untrusted"\n')
+    untrusted = {"config": {"projects": {str(folder): UNTRUSTED}}}
+    assert trust.overrides(home, str(folder), str(link)) == untrusted
+    (home / "config.toml").write_text(f'[projects."{folder}"]\ntrust_level = "trusted"\n')
+    assert trust.overrides(home, str(folder), str(link)) == {}
