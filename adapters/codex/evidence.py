@@ -1,6 +1,7 @@
-"""What the stored thread says of a message: the answer to a look-up, and the fate of a prompt that nobody reported (D2, D4, D7).
+"""What the stored thread says of a message: the answer to a look-up, and the fate of a prompt that was handed over (D2, D4, D7).
 
-Owns how often and how long is looked before an answer is given. Raises nothing where the answer may be "not known".
+Owns how often and how long is looked before an answer is given, and the words for "not known". What the witnesses are and what
+they say together: `history`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from typing import Final
 
 import anyio
 
-from adapters.acp.errors import AcpError
+from adapters.acp.errors import AcpError, InternalError
 from adapters.codex import threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
+from adapters.codex.rollouts import Unreadable
 from adapters.codex.steps import Open
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
@@ -21,9 +23,9 @@ _LOOK_BOUND: Final = 0.5
 """Seconds for a message that may still be on its way into the store (measured: 10 to 50 ms)."""
 _LOOK_EVERY: Final = 0.05
 _LOOKS: Final = 3
-"""Into the stored items, before it is said that they cannot be read."""
+"""Into the store, before it is said that it cannot be read or that its witnesses differ: one has what is just written first."""
 _CONFIRM_BOUND: Final = 2.0
-"""Seconds for a legacy thread's file to hold a message that Codex reports as complete."""
+"""Seconds for the thread's file to hold a message that Codex reports as complete. Of a legacy thread it may come first."""
 _CONFIRM_EVERY: Final = 0.02
 
 
@@ -37,18 +39,36 @@ class Evidence:
         self._tasks = tasks
 
     async def is_recorded(self, message_id: str) -> bool:
-        """Whether the stored thread holds it: read once, then known from events. Raises `AcpError` (ADP-6).
+        """Whether the stored thread holds it: read once, then known from events. Raises `AcpError` where it is unclear (ADP-6).
 
         A process that dies over it is replaced once (D7).
         """
-        try:
+        for last in (False, True):
             try:
-                await self._history.refresh(await self._thread.load())
-            except Gone:
-                await self._history.refresh(await self._thread.load())
-        except RequestFailed as failed:
-            raise threads.failed_error("The stored session cannot be read", failed) from None
-        return message_id in self._history.ids
+                found = await self._asked(message_id)
+            except Unreadable as unreadable:
+                raise _unclear(f"a file of this session cannot be read ({unreadable})") from None
+            except RequestFailed as failed:
+                if last or not isinstance(failed, Gone):
+                    raise threads.failed_error("The stored session cannot be read", failed) from None
+            else:
+                if found is None:
+                    raise _unclear(
+                        "Codex's database and the files of this session disagree about it; make the databases in "
+                        f"{self._history.home} writable, or bring back the ones that belong to these files"
+                    )
+                return found
+        raise AssertionError  # the last try returns or raises
+
+    async def _asked(self, message_id: str) -> bool | None:
+        for looks in range(_LOOKS, 0, -1):
+            await self._history.refresh(await self._thread.load())
+            found = self._history.holds(message_id)
+            if found is not None or looks == 1:
+                return found
+            self._history.doubt()
+            await anyio.sleep(_LOOK_EVERY)
+        raise AssertionError  # the last look returns
 
     async def look_up(self, submission: Open) -> bool | None:
         """Whether the stored thread holds a prompt whose turn or process ended without a word of it; None: not known.
@@ -59,33 +79,41 @@ class Evidence:
             try:
                 before = self._thread.server
                 server = await self._thread.load()
-                lived_on = before is server
                 await self._history.refresh(server)
-                if submission.message_id in self._history.ids:
-                    return True
-                if lived_on and await self._appears(server, submission):
-                    self._history.add(submission.message_id)
-                    return True
-            except (AcpError, RequestFailed):
-                await anyio.sleep(_LOOK_EVERY)
-            else:
-                return False
+                found = self._history.holds(submission.message_id)
+                if found is False and before is server:
+                    found = await self._appears(server, submission)
+                if found is not None:
+                    return found
+                self._history.doubt()
+            except (AcpError, RequestFailed, Unreadable):
+                pass
+            await anyio.sleep(_LOOK_EVERY)
         return None
 
-    async def _appears(self, server: AppServer, submission: Open) -> bool:
+    async def _appears(self, server: AppServer, submission: Open) -> bool | None:
         deadline = anyio.current_time() + _LOOK_BOUND
+        while True:
+            found = await self._history.holds_lately(server, submission.message_id)
+            if found or anyio.current_time() >= deadline or self._turns.open is not submission:
+                return found
+            await self._tasks.until(lambda: self._turns.open is not submission, _LOOK_EVERY)
+
+    async def confirm(self, submission: Open) -> bool:
+        """Whether the thread's file comes to hold a message that Codex reports as complete: a report is no storage (D2)."""
+        deadline = anyio.current_time() + _CONFIRM_BOUND
         while self._turns.open is submission:
-            if await self._history.holds_lately(server, submission.message_id):
+            if await self._history.is_in_file(submission.message_id):
                 return True
             if anyio.current_time() >= deadline:
                 break
-            await self._tasks.until(lambda: self._turns.open is not submission, _LOOK_EVERY)
+            await anyio.sleep(_CONFIRM_EVERY)
         return False
 
-    async def confirm(self, submission: Open) -> None:
-        """Wait until a legacy thread's file holds it: there the report may come before the write (D2)."""
-        deadline = anyio.current_time() + _CONFIRM_BOUND
-        while self._turns.open is submission and anyio.current_time() < deadline:
-            if await self._history.is_in_file(submission.message_id):
-                return
-            await anyio.sleep(_CONFIRM_EVERY)
+
+def _unclear(why: str) -> AcpError:
+    """Stored, and to be answered? Not stored, and to be sent? Nobody may guess."""
+    text = (
+        f"Whether this prompt is stored is not known, so it was not sent: {why}. Then send it again with the same key."
+    )
+    return InternalError(text, {"category": "store", "inserted": None})

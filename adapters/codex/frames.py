@@ -62,10 +62,12 @@ class ItemOpened:
 
 @dataclass(frozen=True, slots=True)
 class ItemClosed:
-    """An item is complete, and stored. For a user message: the evidence of insertion (D2)."""
+    """An item is complete. For a user message: the report of its insertion, which needs the file as a witness (D2)."""
 
     turn_id: str
     item: Item
+    stored: bool = False
+    """The thread's file was seen to hold it."""
 
 
 @dataclass(frozen=True, slots=True)

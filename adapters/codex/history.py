@@ -1,23 +1,39 @@
 """What a thread's stored history holds: the ids of its user messages, and the whole of it for a replay (ADP-4, ADP-5).
 
-Owns the reading of stored items. A thread must be resumed in this process first: until then Codex lists what it happened to
-have projected, or nothing, without an error (trap 2). Nobody else writes while it is loaded here (Codex's lock), so one
-complete read and the events after it are the truth.
+Owns the reading of stored items, and what two witnesses together say of a message: Codex's lists, and the thread's own files
+(`rollouts`). A thread must be resumed in this process first: until then Codex lists what it happened to have projected, or
+nothing, without an error (trap 2). Nobody else writes while it is loaded here (Codex's lock), so one complete read and what is
+seen in the file after it are the truth.
+
+    the lists   the files                                     the message is
+    ----------  --------------------------------------------  ----------------------------------------------------------
+    name it     hold it                                       stored
+    do not      do not, or only where somebody has reverted   not stored
+    name it     do not, or only where somebody has reverted   unclear: the database is older or newer than the files
+    do not      hold it                                       unclear: the database could not be written, or is gone
+    any         hold it where the thread does not lead to     unclear: Codex has loaded an older state of the thread
+    any         cannot be read                                unclear
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+import anyio
 from anyio import to_thread
 
-from adapters.codex.appserver import AppServer, Pending, Refused
+from adapters.codex import rollouts
+from adapters.codex.appserver import AppServer, Pending, Refused, RequestFailed
 from adapters.codex.frames import client_id_of
 from adapters.codex.items import was_killed
+from adapters.codex.rollouts import Filed, Part, Tail, Unreadable, Where
 from adapters.core.shapes import as_count, as_list, as_mapping, as_text
+
+_Found = TypeVar("_Found")
 
 READ_BOUND: Final = 120.0
 """Seconds for one page, or for a whole legacy thread (measured: 0.5 s for 38 MB)."""
@@ -28,8 +44,11 @@ _PAGE: Final = 100
 _WINDOW: Final = 200
 """Items of one turn that are brought into the order of their beginnings. Codex stores an item where it ends."""
 
-_TAIL: Final = 1024 * 1024
-"""Bytes at the end of a thread's file that are searched for a message that was just stored."""
+_AT_ONCE: Final = 256 * 1024
+"""Bytes of a file that are read on the event loop: what Codex writes around a prompt, in 0.1 ms."""
+
+_PROJECTED: Final = 0.2
+"""Seconds for an item to come from the file into the lists (measured: a few milliseconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,45 +63,126 @@ class Entry:
 
 @dataclass
 class History:
-    """The stored history of one thread."""
+    """The stored history of one thread of this `CODEX_HOME`."""
 
     thread_id: str
+    home: Path
     legacy: bool = False
     """Its items cannot be paged (`historyMode`): made by an older Codex."""
     path: str = ""
-    """The thread's file. Never read as the record: forks and reverts only hold references."""
+    """The file that Codex has it loaded from, and writes to."""
     unwritten: bool = False
     """It was made here and nothing was stored yet."""
     complete: bool = False
-    """`ids` holds every stored message."""
-    ids: set[str] = field(default_factory=set[str])
+    """What the witnesses say of every stored message is known."""
+    _listed: set[str] = field(default_factory=set[str])
+    _filed: Filed = field(default_factory=Filed)
+    _seen: set[str] = field(default_factory=set[str])
+    """Messages that were seen in the file since then."""
+    _tail: Tail = field(default_factory=Tail)
 
     def forget(self) -> None:
         """Somebody else may have written: the next look reads everything again, and nobody may take it for unwritten."""
-        self.complete = self.unwritten = False
-        self.ids.clear()
-
-    def add(self, message_id: str) -> None:
-        """A message was stored."""
-        self.ids.add(message_id)
+        self.doubt()
         self.unwritten = False
+        self._seen.clear()
+
+    def doubt(self) -> None:
+        """Something may be stored that nobody looked at: the next look reads everything again."""
+        self.complete = False
 
     async def refresh(self, server: AppServer) -> None:
-        """Read all ids, once. Raises `RequestFailed`: then nothing is known (ADP-6)."""
+        """Ask both witnesses, once. Raises `RequestFailed` or `Unreadable`: then nothing is known (ADP-6)."""
         if self.complete:
             return
-        found: set[str] = set()
-        async for page in self.pages(server):
-            found.update(filter(None, (client_id_of(entry.item) for entry in page)))
-        self.ids |= found
+        failures: list[Exception] = []
+        listed: set[str] = set()
+        filed: list[Filed] = []
+
+        async def read_files() -> None:  # while Codex reads its database
+            try:
+                filed.append(await self._from_files(rollouts.read, self.home, self.thread_id, self.path))
+            except Unreadable as unreadable:
+                failures.append(unreadable)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read_files)
+            try:
+                async for page in self.pages(server):
+                    listed.update(filter(None, (client_id_of(entry.item) for entry in page)))
+            except RequestFailed as failed:
+                failures.insert(0, failed)
+                tasks.cancel_scope.cancel()
+        for failure in failures:
+            raise failure
+        self._listed, self._filed = listed, filed[0]
         self.complete = True
 
-    async def holds_lately(self, server: AppServer, message_id: str) -> bool:
-        """Whether one of the newest items is this message: a look at the store itself. Raises `RequestFailed`."""
+    def holds(self, message_id: str) -> bool | None:
+        """What the witnesses say after `refresh`: whether the thread holds the message; None where that is unclear."""
+        if message_id in self._seen:
+            return True
+        where = self._filed.where(message_id)
+        if message_id in self._listed:
+            return True if where is Where.HELD else None
+        return False if where in (Where.NOWHERE, Where.UNDONE) else None
+
+    async def holds_lately(self, server: AppServer, message_id: str) -> bool | None:
+        """As `holds`, of a message that was handed over: a look at the stores themselves. Raises `RequestFailed`."""
         if self.legacy:
-            return any(message_id == client_id_of(entry.item) for entry in await self._whole(server))
-        page, _ = await self._page(self._ask_page(server, None, "desc"))
-        return any(message_id == client_id_of(entry.item) for entry in page)
+            entries = await self._whole(server)
+        else:
+            entries, _ = await self._page(self._ask_page(server, None, "desc"))
+        listed = any(message_id == client_id_of(entry.item) for entry in entries)
+        return listed if listed is await self.is_in_file(message_id) else None
+
+    def sending(self) -> None:
+        """A prompt is handed over: what comes into the file from now on may be it."""
+        self._tail.mark(self.path)
+
+    def is_in_file_already(self, message_id: str) -> bool:
+        """Whether the file holds the message that was handed over, as far as a glance can tell."""
+        return self._see(message_id, self._tail.holds(self.path, message_id, _AT_ONCE))
+
+    async def is_in_file(self, message_id: str) -> bool:
+        """Whether the file holds the message that was handed over."""
+        try:
+            return self._see(message_id, await self._from_files(self._tail.holds, self.path, message_id))
+        except Unreadable:
+            return False
+
+    def _see(self, message_id: str, found: bool | None) -> bool:
+        if found:
+            self._seen.add(message_id)
+            self.unwritten = False
+        return found is True
+
+    async def parts(self) -> Sequence[Part]:
+        """What the thread consists of at this moment, for `missing`; nothing where a file cannot be read."""
+        try:
+            return () if self.legacy else await self._from_files(rollouts.chain, self.home, self.thread_id, self.path)
+        except Unreadable:
+            return ()
+
+    async def missing(self, server: AppServer, parts: Sequence[Part], shown: AbstractSet[str]) -> int:
+        """How many messages these parts hold that are not among the items shown. Raises `RequestFailed`."""
+        try:
+            unlisted = await self._from_files(rollouts.said, parts) - shown
+        except Unreadable:
+            return 0
+        if unlisted:  # the last ones may have been on their way into the lists
+            await anyio.sleep(_PROJECTED)
+            page, _ = await self._page(self._ask_page(server, None, "desc"))
+            unlisted -= {as_text(entry.item.get("id")) for entry in page}
+        return len(unlisted)
+
+    async def _from_files(self, call: Callable[..., _Found], *args: object) -> _Found:
+        """Off the event loop, and bounded: a file system can hang."""
+        try:
+            with anyio.fail_after(READ_BOUND):
+                return await to_thread.run_sync(call, *args, abandon_on_cancel=True)
+        except TimeoutError:
+            raise Unreadable(f"{self.path} could not be read in time") from None
 
     async def pages(self, server: AppServer) -> AsyncIterator[Sequence[Entry]]:
         """All stored items, oldest first. Raises `RequestFailed`."""
@@ -126,10 +226,6 @@ class History:
             if cursor is None:
                 return frozenset(found)
 
-    async def is_in_file(self, message_id: str) -> bool:
-        """Whether the end of the thread's file holds the message under this id: what a legacy history needs (D2)."""
-        return await to_thread.run_sync(_tail_holds, self.path, message_id)
-
     def _ask_page(self, server: AppServer, cursor: str | None, direction: str) -> Pending:
         params = {"threadId": self.thread_id, "limit": _PAGE, "sortDirection": direction}
         return server.begin("thread/items/list", {**params, **({"cursor": cursor} if cursor else {})})
@@ -169,15 +265,3 @@ def _entry(row: Any) -> Entry:
 def _turn_entries(turn: Mapping[str, Any]) -> Iterator[Entry]:
     for item in as_list(turn.get("items")):
         yield Entry(as_text(turn.get("id")), as_mapping(item))
-
-
-def _tail_holds(path: str, message_id: str) -> bool:
-    """Raises nothing: a file that cannot be read holds nothing that could be relied on."""
-    wanted = f'"client_id":"{message_id}"'.encode()
-    try:
-        with Path(path).open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - _TAIL))
-            return any(wanted in line for line in file.read().split(b"\n")[:-1])
-    except OSError:
-        return False

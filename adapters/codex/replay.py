@@ -1,11 +1,14 @@
-"""A stored thread as the updates that rebuild the client's view (REPLAY-2..7). Owns which id each stored item is shown under."""
+"""A stored thread as the updates that rebuild the client's view (REPLAY-2..7).
+
+Owns which id each stored item is shown under, and the notice where Codex lists less than the thread's files hold.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from typing import Any
 
-from adapters.acp.schema import SessionUpdate
+from adapters.acp.schema import Notice, SessionUpdate
 from adapters.codex.appserver import AppServer
 from adapters.codex.frames import COMPACTION, MODEL_OUTPUT, REASONING, client_id_of
 from adapters.codex.history import Entry, History, needs_turns
@@ -50,7 +53,10 @@ class Replay:
     async def updates(self, server: AppServer) -> AsyncIterator[SessionUpdate]:
         """Everything, in order, read as it is passed on. Raises `RequestFailed`."""
         interrupted: frozenset[str] | None = None
+        listed: set[str] = set()
+        parts = await self._history.parts()
         async for batch in self._history.in_order(server):
+            listed.update(as_text(entry.item.get("id")) for entry in batch)
             if interrupted is None and needs_turns(batch):
                 interrupted = await self._history.interrupted_turns(server)
             for entry in batch:
@@ -62,6 +68,8 @@ class Replay:
                     item_id=self._shown_id(entry),
                 ):
                     yield update
+        if missing := await self._history.missing(server, parts, listed):
+            yield _incomplete(missing, self._history)
 
     def _shown_id(self, entry: Entry) -> str | None:
         """The id to show an item under, where that is not its own or its message's."""
@@ -77,3 +85,13 @@ class Replay:
         place = self._places.get(key, 0)
         self._places[key] = place + 1
         return self._shown_ids.find(*key, place)
+
+
+def _incomplete(missing: int, history: History) -> Notice:
+    messages = "1 message is" if missing == 1 else f"{missing} messages are"
+    return Notice(
+        severity="warning",
+        title=f"{messages} missing in this history",
+        description=f"Codex's database lists less than the session's file holds ({history.path}). Make the databases in "
+        f"{history.home} writable, or bring back the ones that belong to this file; then resume the session.",
+    )

@@ -12,6 +12,7 @@ takes the same path.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import anyio
@@ -136,7 +137,6 @@ class CodexSession:
         """The thread is loaded before its session is there: until then nothing can be said of what it holds (trap 2)."""
 
     def _on_loaded(self, answer: Mapping[str, Any]) -> None:
-        self._turns.legacy = self._thread.history.legacy
         self._status.version = self._host.version
         self._status.warnings = tuple(self._host.warnings)
         self._status.update({name: value for name, value in answer.items() if name != "thread"})
@@ -167,7 +167,7 @@ class CodexSession:
             self._apply(self._turns.take(signal))
             self._show(method, params)
         else:
-            self._before(signal, params)
+            signal = self._before(signal, params)
             self._show(method, params)
             if signal:
                 self._apply(self._turns.take(signal))
@@ -186,22 +186,31 @@ class CodexSession:
             case _:
                 pass
 
-    def _before(self, signal: Signal | None, params: Mapping[str, Any]) -> None:
-        """What must be known before the signal has its effects."""
+    def _before(self, signal: Signal | None, params: Mapping[str, Any]) -> Signal | None:
+        """What must be known before the signal has its effects; gives it with what was found out."""
         match signal:
             case ItemClosed(turn_id):
-                stored = item_of(params)
+                item = item_of(params)
                 self._history.unwritten = False
-                if message_id := client_id_of(stored):
-                    self._history.add(message_id)
-                for child in children_of(stored):
+                for child in children_of(item):
                     self._host.adopt(child, self.session_id)
                 if self._history.legacy:
-                    self._shown_ids.add(turn_id, stored)
+                    self._shown_ids.add(turn_id, item)
+                return replace(signal, stored=self._is_stored(client_id_of(item)))
             case TurnEnded(turn_id, status):
                 self._translator.turn_over(turn_id, interrupted=status == "interrupted")
             case _:
                 pass
+        return signal
+
+    def _is_stored(self, message_id: str | None) -> bool:
+        """Whether the file holds a message that Codex reports as complete. Other items are never asked about."""
+        if message_id is None:
+            return True
+        if self._turns.open and self._turns.open.message_id == message_id:
+            return self._history.is_in_file_already(message_id)
+        self._history.doubt()  # nobody here has sent it
+        return False
 
     def _show(self, method: str, params: Mapping[str, Any]) -> None:
         for update in self._translator.feed(method, params):
@@ -343,6 +352,7 @@ class CodexSession:
 
     async def _send(self, server: AppServer, submission: Open, way: Way, content: Sequence[Mapping[str, Any]]) -> None:
         method, params = self._request_of(way, submission.message_id, content)
+        self._history.sending()
         self._turns.sending(submission)
         self._prompted = True
         try:
@@ -422,9 +432,10 @@ class CodexSession:
         self._apply(self._turns.looked(submission, found=found))
 
     async def _confirm(self, submission: Open) -> None:
-        await self._evidence.confirm(submission)
-        if submission.stage is Stage.CONFIRMING:
-            self._apply(self._turns.confirmed(submission))
+        stored = await self._evidence.confirm(submission)
+        if not stored:
+            log("a prompt is not in the file of its session", session=self.session_id)
+        self._apply(self._turns.confirmed(submission, stored=stored))
 
     async def interrupt(self) -> None:
         """Stop the running work: `WorkEnded` follows within `INTERRUPT_BOUND` and the time to end a process."""

@@ -82,7 +82,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Wait until the store surely holds it, then call `confirmed`."""
+    """Look whether the thread's file comes to hold it, then call `confirmed`."""
 
     submission: Open
 

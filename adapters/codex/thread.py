@@ -50,7 +50,7 @@ class Thread:
         self.setup = setup
         self.keys: servers.Keys = {}
         """The servers that it was loaded with."""
-        self.history = History(thread_id)
+        self.history = History(thread_id, host.home)
         self.server: AppServer | None = None
         """The app-server in which it is loaded."""
         self.outdated = False

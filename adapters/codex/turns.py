@@ -15,9 +15,12 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     SENDING    refused otherwise, the first time           PREPARING  the second and last way is turn/start
     SENDING    refused otherwise, the second time          -          PromptFailed(error)
     SENDING, ACCEPTED    its user message began            TAKEN      WorkStarted, PromptTaken
-    SENDING.., CHECKING  its user message is complete      -          PromptInserted; CONFIRMING and Confirm instead where
-                                                                      the thread's history is a legacy one
-    CONFIRMING confirmed                                   -          PromptInserted
+    SENDING.., CHECKING  its user message is complete,     -          PromptInserted
+               and in the thread's file
+    SENDING.., CHECKING  its user message is complete, but CONFIRMING Confirm
+               not yet seen in the file
+    CONFIRMING confirmed: it is in the file                -          PromptInserted
+    CONFIRMING not confirmed in time: a full disk          -          PromptLiveOnly
     ACCEPTED, TAKEN      its turn ended without it         CHECKING   Look
     all but PREPARING    the process died                  CHECKING   Look
     all but PREPARING    withdraw                          same       Reclaim: it can only be waited for, or interrupted
@@ -131,12 +134,10 @@ class _Turn:
 class Turns:
     """The machine. Every method is one step and gives its effects in the order in which they hold."""
 
-    def __init__(self, *, legacy: bool = False) -> None:
+    def __init__(self) -> None:
         self.open: Open | None = None
         self.interrupting = False
         self.closing = False
-        self.legacy = legacy
-        """The thread's history is a legacy one: completion is no barrier there (2 of 12 kills lost the id)."""
         self._turn: _Turn | None = None
         self._asks: dict[str, str] = {}
         self._ended: deque[TurnEnded] = deque(maxlen=_ENDED_KEPT)
@@ -236,9 +237,14 @@ class Turns:
         self.interrupting = True
         return [] if self._turn.ended else [Interrupt(self._turn.turn_id)]
 
-    def confirmed(self, submission: Open) -> list[Effect]:
-        """The store holds it."""
-        return self._inserted() if submission is self.open else []
+    def confirmed(self, submission: Open, *, stored: bool) -> list[Effect]:
+        """The thread's file holds it, or does not although Codex reports it and goes on with it."""
+        if submission is not self.open or submission.stage is not Stage.CONFIRMING:
+            return []
+        if stored:
+            return self._inserted()
+        self.open = None
+        return [PromptLiveOnly(submission.message_id)]
 
     def looked(self, submission: Open, *, found: bool | None) -> list[Effect]:
         """The result of a look into the stored thread; None: it cannot be read."""
@@ -303,8 +309,8 @@ class Turns:
                 return self._started(turn_id)
             case ItemOpened(turn_id, item):
                 return self._opened(turn_id, item)
-            case ItemClosed(turn_id, item):
-                return self._closed(turn_id, item)
+            case ItemClosed(turn_id, item, stored):
+                return self._closed(turn_id, item, stored=stored)
             case Retrying(turn_id):
                 return self._changed(lambda: self._cut_short(turn_id))
             case Answered(turn_id):
@@ -361,7 +367,7 @@ class Turns:
         submission.turn_id = turn_id
         return [PromptTaken(submission.message_id)]
 
-    def _closed(self, turn_id: str, item: Item) -> list[Effect]:
+    def _closed(self, turn_id: str, item: Item, *, stored: bool) -> list[Effect]:
         if item.kind == USER_MESSAGE:
             effects = self._begin(turn_id)
             if turn := self._running(turn_id):
@@ -369,7 +375,7 @@ class Turns:
             submission = self.open
             if not submission or not self._is_ours(item) or submission.stage in (Stage.PREPARING, Stage.CONFIRMING):
                 return effects
-            if not self.legacy:
+            if stored:
                 return [*effects, *self._inserted()]
             submission.stage = Stage.CONFIRMING
             return [*effects, Confirm(submission)]

@@ -6,6 +6,7 @@ is answered as Codex would.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -30,6 +31,7 @@ Handler = Callable[["Fake", Mapping[str, Any]], Mapping[str, Any] | None]
 class Stored:
     """What outlives a fake process: stored items per thread, oldest first, and the threads that have a file."""
 
+    home: Path
     items: dict[str, list[dict[str, Any]]] = field(default_factory=dict[str, list[dict[str, Any]]])
     legacy: set[str] = field(default_factory=set[str])
     turns: dict[str, str] = field(default_factory=dict[str, str])
@@ -39,6 +41,18 @@ class Stored:
         """Store an item."""
         entry = {"turnId": turn, "item": dict(item), "startedAtMs": started, "completedAtMs": started}
         self.items.setdefault(thread, []).append(entry)
+        if thread not in self.legacy:  # there the file may come last
+            self.write(thread)
+
+    def rollout(self, thread: str) -> Path:
+        """The thread's file."""
+        return self.home / "sessions" / f"rollout-2026-11-30T00-00-00-{thread}.jsonl"
+
+    def write(self, thread: str) -> None:
+        """Let the thread's file hold the user messages among its items."""
+        file = self.rollout(thread)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("".join(map(line_of, (entry["item"] for entry in self.items.get(thread, ())))))
 
 
 def listed_of(fake: Fake, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,9 +64,16 @@ def listed_of(fake: Fake, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"data": rows[start:end], "nextCursor": str(end) if end < len(rows) else None}
 
 
+def line_of(item: Mapping[str, Any]) -> str:
+    """How a file holds an item."""
+    stored = {"type": "UserMessage", "id": item["id"], "client_id": item["clientId"]} if "clientId" in item else {}
+    return json.dumps({"type": "event_msg", "payload": {"type": "item_completed", "item": stored}}) + "\n"
+
+
 def _thread(fake: Fake, thread: str) -> dict[str, Any]:
+    fake.store.write(thread)
     mode = "legacy" if thread in fake.store.legacy else "paginated"
-    return {"thread": {"id": thread, "historyMode": mode, "path": str(fake.rollout)}, "model": "m"}
+    return {"thread": {"id": thread, "historyMode": mode, "path": str(fake.store.rollout(thread))}, "model": "m"}
 
 
 def _started(fake: Fake, _params: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,10 +128,9 @@ class Fake(FakeProgram):
 
     page = 100
 
-    def __init__(self, stream: SocketStream, told: Mapping[str, Any], store: Stored, rollout: Path) -> None:
+    def __init__(self, stream: SocketStream, told: Mapping[str, Any], store: Stored) -> None:
         super().__init__(stream, told)
         self.store = store
-        self.rollout = rollout
         self.answers: dict[str, Handler] = dict(_ANSWERS)
         """By method; take one out to answer yourself."""
         self._asked = 0
@@ -125,7 +145,11 @@ class Fake(FakeProgram):
             tasks.start_soon(self._handle, handler, message)
 
     async def tell(self, thread: str, *notes: tuple[str, Mapping[str, Any]]) -> None:
-        """Notifications about a thread, in one piece."""
+        """Notifications about a thread, in one piece. A user message is in the file before it is reported as complete."""
+        for method, params in notes:
+            if method == "item/completed" and "clientId" in params["item"] and thread not in self.store.legacy:
+                with self.store.rollout(thread).open("a") as file:
+                    file.write(line_of(params["item"]))
         await self.say(*({"method": method, "params": {"threadId": thread, **params}} for method, params in notes))
 
     def requests(self, method: str) -> list[dict[str, Any]]:
@@ -246,11 +270,11 @@ class Rig(FakeRig[Fake]):
             "CODEX_HOME": str(home / "codex-home"),
             "CODEX_PATH": str(self.program),
         }
-        self.store = Stored()
+        self.store = Stored(home / "codex-home")
         self.runtime = CodexRuntime(tasks, self.environ)
 
     def make(self, stream: SocketStream, told: Mapping[str, Any]) -> Fake:
-        return Fake(stream, told, self.store, self.home / "rollout.jsonl")
+        return Fake(stream, told, self.store)
 
     async def new(self, *servers: Any) -> tuple[CodexSession, Fake, Sink]:
         """A new session, the app-server and its sink."""

@@ -20,11 +20,20 @@ from adapters.acp.schema import SessionUpdate, UserMessage, dump
 from adapters.client.view import SessionView
 from adapters.codex.approvals import Ask, ask_of
 from adapters.codex.appserver import AppServer
-from adapters.codex.frames import ItemClosed, ItemOpened, TurnEnded, TurnStarted, item_of, signal_of, thread_of
+from adapters.codex.frames import (
+    ItemClosed,
+    ItemOpened,
+    TurnEnded,
+    TurnStarted,
+    client_id_of,
+    item_of,
+    signal_of,
+    thread_of,
+)
 from adapters.codex.history import History
 from adapters.codex.prompts import from_input
 from adapters.codex.replay import Replay, ShownIds
-from adapters.codex.steps import Effect, FinishItems, Look, Open
+from adapters.codex.steps import Confirm, Effect, FinishItems, Look, Open, Reclaim
 from adapters.codex.turns import Turns
 from adapters.codex.updates import Translator
 from adapters.core import runtime as port
@@ -78,7 +87,7 @@ class Scenario:
 
     def replayed(self, shown_ids: ShownIds | None = None) -> list[SessionUpdate]:
         """What a client is told that resumes the session, here with what this process remembers of a legacy thread."""
-        history = History(self.thread, legacy=self.legacy)
+        history = self.history()
 
         async def read() -> list[SessionUpdate]:
             replay = Replay(history, self.cwd, (), shown_ids or ShownIds())
@@ -87,10 +96,17 @@ class Scenario:
         return anyio.run(read)
 
     def ids(self) -> set[str]:
-        """The message ids that a look-up finds."""
-        history = History(self.thread, legacy=self.legacy)
-        anyio.run(history.refresh, self.server())
-        return history.ids
+        """The message ids that Codex lists."""
+
+        async def read() -> set[str]:
+            entries = [entry async for page in self.history().pages(self.server()) for entry in page]
+            return {message_id for entry in entries if (message_id := client_id_of(entry.item))}
+
+        return anyio.run(read)
+
+    def history(self) -> History:
+        """The thread's, whose files were not recorded."""
+        return History(self.thread, Path("nowhere"), legacy=self.legacy)
 
     def server(self) -> AppServer:
         """An app-server that has the thread loaded."""
@@ -164,7 +180,7 @@ class Live:
 
     def __post_init__(self) -> None:
         self.thread = self.thread or self.scenario.thread
-        self.turns = Turns(legacy=self.scenario.legacy)
+        self.turns = Turns()
         self.translator = Translator(self.scenario.cwd, is_ours=self.scenario.prompts.__contains__)
         self._requests: dict[int, Open] = {}
         self._open_asks: dict[int, Ask | Mapping[str, Any] | None] = {}
@@ -246,11 +262,11 @@ class Live:
                     content = from_input(self.scenario.prompts[message_id])
                     self.updates.append(UserMessage(message_id=message_id, content=content))
                     self.events.append(effect)
-                case _ if hasattr(effect, "submission"):
-                    if (
-                        self.scenario.legacy and self.turns.open
-                    ):  # what the thread's file says, see `History.is_in_file`
-                        self._apply(self.turns.confirmed(self.turns.open))
+                case Confirm(submission):
+                    stored = submission.message_id in self.scenario.ids()
+                    self._apply(self.turns.confirmed(submission, stored=stored))
+                case Reclaim():
+                    pass
                 case _:
                     self.events.append(cast("port.Event", effect))
 

@@ -319,12 +319,11 @@ def test_the_file_holds_what_was_inserted(scenario: Scenario) -> None:
         assert set(found) == scenario.ids()
 
 
-def test_the_end_of_the_file_shows_what_was_just_stored() -> None:
-    """What `History.is_in_file` looks for stands in the file of a legacy thread."""
-    scenario = load("legacy")
-    history = History(scenario.thread, legacy=True, path=str(scenario.rollout))
+def test_the_end_of_the_file_shows_what_was_just_stored(scenario: Scenario) -> None:
+    """What `History.is_in_file` looks for stands in the files of both kinds of threads."""
+    history = History(scenario.thread, Path("nowhere"), path=str(scenario.rollout))
     for message_id in scenario.prompts:
-        assert anyio.run(history.is_in_file, message_id) is (message_id in scenario.ids())
+        assert anyio.run(history.is_in_file, message_id) is (message_id in ids_in_file(scenario))
 
 
 # --- what the scenarios show -------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def page(params):
     following = begin + ITEMS
     return {"data": rows, "nextCursor": str(following) if following < PAGES * ITEMS else None}
 def thread(params):
-    found = {"id": params.get("threadId", "b" + THREAD[1:]), "historyMode": "paginated", "path": ""}
+    path = os.environ["CODEX_HOME"] + f"/sessions/rollout-2026-11-30T00-00-00-{THREAD}.jsonl"
+    found = {"id": params.get("threadId", "b" + THREAD[1:]), "historyMode": "paginated", "path": path}
     return {"thread": found, "model": "m"}
 ANSWERS = {"thread/start": thread, "thread/resume": thread, "thread/items/list": page}
 for line in sys.stdin:
@@ -46,11 +48,28 @@ for line in sys.stdin:
 """
 
 
+def write_rollout(home: Path) -> None:
+    """The thread's file, as long as what is listed of it."""
+    (home / "sessions").mkdir(parents=True)
+    with (home / "sessions" / f"rollout-2026-11-30T00-00-00-{THREAD}.jsonl").open("w") as file:
+        for number in range(PAGES * ITEMS):
+            if number % 4 == 0:
+                client_id = derived_id(THREAD, KEY) if number == 12 else f"{number:08x}-0000-4000-8000-000000000000"
+                item = {"type": "UserMessage", "id": f"u{number}", "client_id": client_id, "content": []}
+            else:
+                text = "The quick brown fox. " * 950
+                item = {"type": "AgentMessage", "id": f"a{number}", "content": [{"type": "Text", "text": text}]}
+            payload = {"type": "item_completed", "thread_id": THREAD, "turn_id": f"t{number // 4}", "item": item}
+            line = {"ordinal": number, "type": "event_msg", "payload": payload}
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
 async def test_opening_a_long_thread_costs_little(tmp_path: Path) -> None:
     """F26: neither the replay nor the first look-up of a key holds the thread in memory, and a page is passed on as it comes."""
     values = (THREAD, derived_id(THREAD, KEY), PAGES, ITEMS)
     env = {"CODEX_HOME": str(tmp_path / "codex"), "CODEX_PATH": str(tmp_path / "fake")}
     cwd = str(tmp_path / "project")
+    write_rollout(tmp_path / "codex")
     async with opened("codex", FAKE.replace("{}", repr(values), 1), tmp_path, env) as raw:
         raw.forget_peak()
         before = raw.memory("VmRSS")

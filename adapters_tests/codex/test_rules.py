@@ -61,7 +61,7 @@ def test_a_refused_prompt_does_not_end_other_work() -> None:
     assert turns.working
     message = Item("m1", "agentMessage")
     assert turns.take(ItemOpened("N", message)) == []
-    turns.take(ItemClosed("N", message))
+    turns.take(ItemClosed("N", message, stored=True))
     assert WorkEnded in [type(effect) for effect in turns.take(TurnEnded("N", "completed"))]
 
 

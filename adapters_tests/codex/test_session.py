@@ -306,7 +306,8 @@ async def test_a_legacy_thread_is_read_in_one_piece(tmp_path: Path) -> None:
         await sink.until(PromptTaken)
         await anyio.sleep(0.1)
         assert sink.of(PromptInserted) == []
-        fake.rollout.write_text('{"type":"event_msg","payload":{"type":"user_message","client_id":"' + K + '"}}\n')
+        with made.store.rollout(thread).open("a") as file:
+            file.write('{"type":"event_msg","payload":{"type":"user_message","client_id":"' + K + '"}}\n')
         await sink.until(PromptInserted)
 
 

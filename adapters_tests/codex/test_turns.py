@@ -78,7 +78,7 @@ def test_a_prompt_on_an_idle_thread() -> None:
     submission = accepted(turns)
     assert submission.stage is Stage.ACCEPTED
     assert turns.take(ItemOpened("N", user())) == [PromptTaken(K)]
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
     assert turns.open is None
     assert turns.take(completed()) == [WorkEnded("end_turn")]
 
@@ -89,7 +89,7 @@ def test_a_steer_goes_into_the_running_turn() -> None:
     submission = sent(turns, "N")
     assert turns.accepted(submission, "N") == []
     assert turns.take(ItemOpened("N", user())) == [PromptTaken(K)]
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
 
 
 def test_signals_may_come_before_the_answer() -> None:
@@ -97,7 +97,7 @@ def test_signals_may_come_before_the_answer() -> None:
     turns = Turns()
     submission = sent(turns, "N")
     assert turns.take(ItemOpened("N", user())) == [PromptTaken(K)]
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
     assert turns.accepted(submission, "N") == []
     assert turns.take(completed()) == [WorkEnded("end_turn")]
 
@@ -110,7 +110,7 @@ def test_compaction_before_the_insertion() -> None:
     assert turns.take(ItemOpened("N", compaction)) == []
     assert turns.take(ItemClosed("N", compaction)) == [ReadyChanged()]
     assert only(turns.take(ItemOpened("N", user())), PromptTaken)
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_the_report_can_overtake_the_look() -> None:
     turns = Turns()
     submission = accepted(turns)
     turns.take(completed())
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
     assert turns.looked(submission, found=True) == []
 
 
@@ -209,14 +209,24 @@ def test_a_store_that_cannot_be_read_is_no_evidence() -> None:
     assert failed.error.data == {"inserted": None}
 
 
-def test_a_legacy_thread_is_confirmed_by_its_file() -> None:
-    """D2: completion is no barrier in a legacy history."""
-    turns = Turns(legacy=True)
+def test_a_report_is_confirmed_by_the_file() -> None:
+    """D2: what Codex reports as complete counts when the thread's file holds it."""
+    turns = Turns()
     submission = accepted(turns)
     assert turns.take(ItemClosed("N", user())) == [Confirm(submission)]
     assert submission.stage is Stage.CONFIRMING
-    assert turns.take(completed()) == [WorkEnded("end_turn")]
-    assert turns.confirmed(submission) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user())) == []
+    assert turns.confirmed(submission, stored=True) == [PromptInserted(K)]
+    assert turns.confirmed(submission, stored=True) == []
+
+
+def test_a_report_without_the_file_is_live_only() -> None:
+    """KEY-43: Codex goes on with a prompt that a full disk did not take."""
+    turns = Turns()
+    submission = accepted(turns)
+    turns.take(ItemClosed("N", user()))
+    assert turns.confirmed(submission, stored=False) == [PromptLiveOnly(K)]
+    assert turns.open is None
 
 
 def test_messages_of_others_are_not_ours() -> None:
@@ -368,7 +378,7 @@ def late_steer(turns: Turns) -> None:
     turns.take(Answered("N"))
     turns.accepted(submission, "N")
     turns.take(ItemOpened("N", user()))
-    assert turns.take(ItemClosed("N", user())) == [PromptInserted(K)]
+    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
 
 
 def test_a_prompt_that_comes_in_as_the_turn_ends_is_answered_in_another() -> None:
@@ -538,7 +548,7 @@ _SIGNALS = st.one_of(
         st.sampled_from([None, {"message": "m"}]),
     ),
     st.builds(ItemOpened, _TURNS, _ITEMS),
-    st.builds(ItemClosed, _TURNS, _ITEMS),
+    st.builds(ItemClosed, _TURNS, _ITEMS, st.booleans()),
     st.builds(Retrying, _TURNS),
     st.builds(Answered, _TURNS),
 )
@@ -553,8 +563,8 @@ _ACTS = st.sampled_from(
 class _History:
     """Plays acts and signals, and notes what must hold."""
 
-    def __init__(self, *, legacy: bool) -> None:
-        self.turns = Turns(legacy=legacy)
+    def __init__(self) -> None:
+        self.turns = Turns()
         self.stored = False
         self.outcomes = 0
         self.submissions = 0
@@ -623,7 +633,7 @@ class _History:
             case "over":
                 self.note(turns.commands_over("N"))
             case "confirm" if submission.stage is Stage.CONFIRMING:
-                self.note(turns.confirmed(submission))
+                self.note(turns.confirmed(submission, stored=self.stored))
             case "ask":
                 turns.asked("q", "c1")
             case "answer":
@@ -637,15 +647,15 @@ class _History:
         if ours:
             if submission is None or submission.compact or submission.stage is Stage.PREPARING:
                 return  # Codex completes only messages that it was sent
-            self.stored = True
+            self.stored = self.stored or signal.stored
         self.note(self.turns.take(signal))
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.booleans(), st.lists(st.one_of(_SIGNALS, st.tuples(_ACTS, st.sampled_from([True, None]))), max_size=60))
-def test_any_history_gives_each_submission_one_true_outcome(legacy: bool, history: list[Any]) -> None:
+@given(st.lists(st.one_of(_SIGNALS, st.tuples(_ACTS, st.sampled_from([True, None]))), max_size=60))
+def test_any_history_gives_each_submission_one_true_outcome(history: list[Any]) -> None:
     """D2, D7, ERR-5, STATE-1, STATE-2: one outcome each, never against the evidence; work begins before it ends."""
-    played = _History(legacy=legacy)
+    played = _History()
     for step in history:
         if isinstance(step, tuple):
             played.act(*step)
@@ -657,7 +667,7 @@ def test_any_history_gives_each_submission_one_true_outcome(legacy: bool, histor
 @given(st.lists(st.one_of(_SIGNALS, st.tuples(_ACTS, st.just(True))), max_size=40))
 def test_after_any_history_a_prompt_can_get_through(history: list[Any]) -> None:
     """Nothing waits for ever: once the process is gone and the store was read, the next prompt may be sent."""
-    played = _History(legacy=False)
+    played = _History()
     for step in history:
         if isinstance(step, tuple):
             played.act(*step)
