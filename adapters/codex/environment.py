@@ -21,8 +21,11 @@ FEATURES: Final = Features(
 EXECUTABLE: Final = "CODEX_PATH"
 """Names another `codex` than the one of openai-codex-cli-bin: a path, or a name on PATH."""
 
-ARGUMENTS: Final[Sequence[str]] = ("app-server",)
-"""Stdio is the default transport; everything else is the user's configuration. No secret: anybody can read arguments."""
+ARGUMENTS: Final[Sequence[str]] = ("app-server", "-c", "thread_unload_delay_secs=0")
+"""Stdio is the default transport; everything else is the user's configuration. No secret: anybody can read arguments.
+
+A thread that no session has any more is given back at once, not after half an hour (0.163.0; older versions pass it over).
+"""
 
 _INSIDE: Final = "CODEX_THREAD_ID"
 _LEFT_BY_ANOTHER: Final = frozenset(

@@ -7,7 +7,7 @@ decides for itself (D7); the next one that needs a server gets a new one.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -104,6 +104,10 @@ class Host:
         """A thread of a sub-agent: its questions are for the session's user."""
         if child not in self._members:
             self._children[child] = parent
+
+    def children_of(self, parent: str) -> Sequence[str]:
+        """The threads of a session's sub-agents."""
+        return [child for child, known in self._children.items() if known == parent]
 
     @contextmanager
     def in_use(self) -> Generator[None]:

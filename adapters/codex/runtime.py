@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
+from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.acp.schema import dump
-from adapters.codex import servers, threads
+from adapters.codex import archive, servers, threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
 from adapters.codex.environment import FEATURES
 from adapters.codex.host import Host
@@ -24,6 +25,7 @@ from adapters.codex.session import CodexSession
 from adapters.codex.updates import samples
 from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
+from adapters.log import log
 
 _START_BOUND: Final = 60.0
 """Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
@@ -158,7 +160,18 @@ class CodexRuntime:
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not Codex's."""
         with self._host.in_use():
-            return await threads.list_page(await self._host.server(), cwd, cursor)
+            server = await self._host.server()
+            page = await threads.list_page(server, cwd, cursor)
+            lost = await to_thread.run_sync(archive.lost, self._host.home) if cursor is None else None
+            if not lost:
+                return page
+            try:
+                found = await threads.list_lost(server, cwd, lost)
+            except RequestFailed as failed:
+                log("threads that are lost between folders cannot be listed", error=type(failed).__name__)
+                return page
+            rows = {row.session_id: row for row in (*page.sessions, *found)}.values()
+            return replace(page, sessions=sorted(rows, key=lambda row: row.updated_at or "", reverse=True))
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that tells of another holder."""

@@ -181,6 +181,8 @@ class CodexSession:
                 self._status.usage = as_mapping(params.get("tokenUsage"))
             case "mcpServer/startupStatus/updated":
                 self._on_server_status(params)
+            case "thread/closed":
+                self._thread.closed()
             case "serverRequest/resolved" if self._thread.server:
                 self._questions.resolved(self._thread.server, params.get("requestId"))
             case _:
@@ -505,6 +507,8 @@ class CodexSession:
             if self._history.unwritten and not self._prompted:
                 await server.request("thread/delete", thread, bound=_CLOSE_BOUND)
             elif self._host.is_shared():
-                await threads.unload(server, self.session_id, bound=_CLOSE_BOUND)
+                for child in self._host.children_of(self.session_id):
+                    server.post("thread/unsubscribe", {"threadId": child})
+                await self._thread.unload(server, bound=_CLOSE_BOUND)
         except RequestFailed as failed:
             log("a thread could not be let go", session=self.session_id, error=type(failed).__name__)

@@ -16,9 +16,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 import anyio
+from anyio import to_thread
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
-from adapters.codex import servers, threads
+from adapters.codex import archive, servers, threads
 from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
 from adapters.codex.history import History
 from adapters.codex.host import Host
@@ -30,6 +31,10 @@ _HELD_BOUND: Final = 3.0
 """Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
 _HELD_EVERY: Final = 0.1
 _SETTLE_BOUND: Final = 5.0
+_UNLOAD_BOUND: Final = 2.0
+"""Seconds for Codex to close a thread that nobody watches (measured: 23 ms)."""
+_HALF_WAY: Final = 0.2
+"""Seconds that somebody else gets who may be moving the thread into or out of the archive."""
 _TRIES: Final = 3
 """Of loading, with a new process each time one dies over it."""
 
@@ -60,6 +65,7 @@ class Thread:
         self._on_loaded = on_loaded
         self._gate = anyio.Lock()
         """Held while it is loaded or reloaded."""
+        self._closed = anyio.Event()
         self._doubtful = False
         self._known = False
         """It was loaded before: it exists."""
@@ -77,6 +83,7 @@ class Thread:
         """The app-server is gone. Until the thread is loaded again, others may write to it."""
         self.server = None
         self.history.forget()
+        self.closed()
 
     def reconfigure(self, setup: SessionSetup) -> None:
         """Other roots and servers, from the next `load` in a quiet moment on."""
@@ -104,12 +111,27 @@ class Thread:
                     return server
         raise AssertionError  # the last try returns or raises
 
+    async def unload(self, server: AppServer, *, bound: float = _UNLOAD_BOUND) -> None:
+        """Have it closed, within `bound` seconds: others may have it then (D6). Raises `RequestFailed`.
+
+        Nothing of the store changes: Codex closes a thread that nobody watches, as soon as nothing runs in it (`ARGUMENTS`).
+        """
+        self._closed = anyio.Event()
+        answer = await server.request("thread/unsubscribe", {"threadId": self.thread_id}, bound=bound)
+        if answer.get("status") == "unsubscribed":
+            with anyio.move_on_after(bound):
+                await self._closed.wait()
+
+    def closed(self) -> None:
+        """It is not loaded any more."""
+        self._closed.set()
+
     async def _load_in(self, server: AppServer) -> None:
         if self.server is not server or self._doubtful:
             await self._resume(server, rebuilt=self.server is not server)
         elif self.outdated and self._is_quiet():
             try:  # a thread that is loaded and watched ignores other roots and servers (0.163.0)
-                await server.request("thread/unsubscribe", {"threadId": self.thread_id})
+                await self.unload(server)
             except (Refused, Unanswered) as failed:
                 raise threads.failed_error("The session cannot be reloaded", failed) from None
             await self._resume(server, rebuilt=True)
@@ -132,16 +154,16 @@ class Thread:
         if rebuilt:
             self.keys = keys  # Codex tells of them while it still loads the thread
         deadline = anyio.current_time() + _HELD_BOUND
-        unarchived = False
+        tries = _TRIES
         while True:
             try:
                 await server.request("thread/resume", params, bound=threads.RESUME_BOUND, then=loaded)
             except Refused as refused:
-                if threads.is_held(refused) and anyio.current_time() < deadline:
+                busy = threads.is_held(refused) or threads.is_closing(refused)
+                if busy and anyio.current_time() < deadline:
                     await anyio.sleep(_HELD_EVERY)
-                elif threads.is_archived(refused) and not unarchived:
-                    unarchived = True
-                    await self._unarchive(server)
+                elif tries and await self._is_brought_back(server, refused):
+                    tries -= 1
                 else:
                     raise self._error(refused) from None
             except Unanswered as silent:
@@ -153,12 +175,27 @@ class Thread:
         with suppress(Refused, Unanswered):
             await server.request("thread/loaded/list", {"limit": 1}, bound=_SETTLE_BOUND)
 
-    async def _unarchive(self, server: AppServer) -> None:
-        """Whoever resumes an archived session wants to work on it."""
+    async def _is_brought_back(self, server: AppServer, refused: Refused) -> bool:
+        """Whoever resumes an archived session wants to work on it; also one that was left half-way (see `archive`)."""
+        home = self._host.home
         try:
-            await server.request("thread/unarchive", {"threadId": self.thread_id})
+            if threads.is_archived(refused):
+                try:
+                    await server.request("thread/unarchive", {"threadId": self.thread_id})
+                except Refused:
+                    await anyio.sleep(_HALF_WAY)
+                    await to_thread.run_sync(archive.put_in, home, self.thread_id)
+                    await server.request("thread/unarchive", {"threadId": self.thread_id})
+                return True
+            if threads.is_missing(refused) and await to_thread.run_sync(archive.is_in, home, self.thread_id):
+                await anyio.sleep(_HALF_WAY)
+                await to_thread.run_sync(archive.take_out, home, self.thread_id)
+                return True
         except (Refused, Unanswered) as failed:
             raise threads.failed_error("The session is archived", failed) from None
+        except OSError as error:
+            raise InternalError(f"The session is archived and cannot be moved: {error}.") from None
+        return False
 
     def _loaded(self, server: AppServer, answer: Mapping[str, Any]) -> None:
         """At the very moment of the answer: what Codex says next is already of the loaded thread."""

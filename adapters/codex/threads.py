@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
-from adapters.codex import servers, trust
+from adapters.codex import archive, servers, trust
 from adapters.codex.appserver import AppServer, Refused, RequestFailed
 from adapters.codex.locks import Holder, holder_of
 from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
@@ -26,6 +26,8 @@ _SOURCES: Final = ("cli", "vscode", "exec", "appServer", "unknown")
 """Who made a thread: everybody but sub-agents."""
 
 _PAGE: Final = 50
+_MOST: Final = 100
+"""Rows of one page; Codex gives no more."""
 
 _THREAD_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -62,6 +64,11 @@ def is_missing(refused: Refused) -> bool:
 def is_held(refused: Refused) -> bool:
     """Another process has the thread loaded."""
     return "active writer" in refused.message
+
+
+def is_closing(refused: Refused) -> bool:
+    """It is being given back, and can be loaded again in a moment."""
+    return "is closing" in refused.message
 
 
 def is_archived(refused: Refused) -> bool:
@@ -101,26 +108,46 @@ async def list_page(server: AppServer, cwd: str | None, cursor: str | None) -> S
 
     Raises `InvalidParams` for a cursor that is not Codex's, `AcpError` when threads cannot be listed.
     """
-    params: dict[str, Any] = {
-        "limit": _PAGE,
-        "sortKey": "recency_at",  # the last prompt; "updated_at" is the time of the file, which closing touches
-        "modelProviders": [],
-        "sourceKinds": list(_SOURCES),
-    }
-    if cwd is not None:
-        params["cwd"] = cwd
-    if cursor is not None:
-        params["cursor"] = cursor
     try:
-        page = await server.request("thread/list", params)
+        # By the last prompt; "updated_at" is the time of the file, which closing touches.
+        page = await _listed(server, cwd, cursor, limit=_PAGE, sortKey="recency_at")
     except Refused as refused:
         if cursor is not None and "cursor" in refused.message:
             raise InvalidParams("cursor is not one of this agent.") from None
         raise failed_error("Stored sessions cannot be listed", refused) from None
     except RequestFailed as failed:
         raise failed_error("Stored sessions cannot be listed", failed) from None
+    return SessionPage(_rows(page), as_text(page.get("nextCursor")) or None)
+
+
+async def list_lost(server: AppServer, cwd: str | None, lost: archive.Lost) -> Sequence[StoredSession]:
+    """The rows of threads that were left half-way in the archive. Raises `RequestFailed`."""
+    found: list[StoredSession] = []
+    for ids, archived in ((lost.moved, True), (lost.noted, False)):
+        cursor: str | None = None
+        while ids:
+            # Sorted so, Codex looks at the files, too.
+            page = await _listed(server, cwd, cursor, limit=_MOST, sortKey="created_at", archived=archived)
+            found += [row for row in _rows(page) if row.session_id in ids]
+            cursor = as_text(page.get("nextCursor")) or None
+            if cursor is None:
+                break
+    return found
+
+
+async def _listed(server: AppServer, cwd: str | None, cursor: str | None, **more: Any) -> Mapping[str, Any]:
+    params: dict[str, Any] = {"modelProviders": [], "sourceKinds": list(_SOURCES), **more}
+    if cwd is not None:
+        params["cwd"] = cwd
+    if cursor is not None:
+        params["cursor"] = cursor
+    return await server.request("thread/list", params)
+
+
+def _rows(page: Mapping[str, Any]) -> list[StoredSession]:
+    """A reverted thread may be listed once for each of its files."""
     rows = [row for row in map(_row, map(as_mapping, as_list(page.get("data")))) if row]
-    return SessionPage(rows, as_text(page.get("nextCursor")) or None)
+    return list({row.session_id: row for row in reversed(rows)}.values())[::-1]
 
 
 def _row(thread: Mapping[str, Any]) -> StoredSession | None:
@@ -137,18 +164,6 @@ def _row(thread: Mapping[str, Any]) -> StoredSession | None:
         except (ValueError, OverflowError, OSError):
             updated = None
     return StoredSession(session_id, cwd, title or None, updated)
-
-
-async def unload(server: AppServer, session_id: str, *, bound: float) -> None:
-    """Give a stored thread back while the process lives on: others may have it then (D6). Raises `RequestFailed`.
-
-    Nothing else unloads a thread: `thread/unsubscribe` leaves it locked. Archiving does, and taking it out of the archive again
-    leaves it as it was (0.163.0; 15 ms). Whoever resumes it in between takes it out too. `bound`: seconds for each step.
-    """
-    try:
-        await server.request("thread/archive", {"threadId": session_id}, bound=bound)
-    finally:
-        await server.request("thread/unarchive", {"threadId": session_id}, bound=bound)
 
 
 async def delete(server: AppServer, session_id: str, home: Path) -> None:

@@ -115,7 +115,6 @@ _ANSWERS: dict[str, Handler] = {
         "data": [{"id": turn, "status": status} for turn, status in fake.store.turns.items()]
     },
     "thread/unsubscribe": lambda _fake, _params: {"status": "unsubscribed"},
-    "thread/archive": lambda _fake, _params: {},
     "thread/unarchive": lambda _fake, _params: {},
     "thread/delete": lambda _fake, _params: {},
     "thread/backgroundTerminals/clean": lambda _fake, _params: {},
@@ -208,6 +207,8 @@ class Fake(FakeProgram):
         else:
             if result is not None:
                 await self.answer(message, **result)
+                if message["method"] == "thread/unsubscribe":
+                    await self.tell(message["params"]["threadId"], ("thread/closed", {}))
 
 
 # --- items and notes ---------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ async def test_the_handshake_and_what_codex_is_started_with(tmp_path: Path) -> N
     """Section 2: `initialize`, `initialized`; arguments hold no secret; the environment is the user's."""
     async with rig(tmp_path) as made:
         _, fake, _ = await made.new()
-        assert fake.argv == ["app-server"]
+        assert fake.argv == ["app-server", "-c", "thread_unload_delay_secs=0"]
         initialize = await fake.hears("initialize")
         assert initialize["params"]["clientInfo"]["name"] == "acp-adapters"
         assert initialize["params"]["capabilities"]["experimentalApi"] is True
@@ -214,8 +214,8 @@ async def test_a_session_that_nobody_waits_for_any_more_is_given_back(tmp_path: 
             await active.close()
         else:
             await fake.answer(request, thread={"id": T, "historyMode": "paginated"})
-        await fake.hears("thread/unarchive")
-        assert [heard["params"]["threadId"] for heard in fake.requests("thread/archive")] == [T]
+        await fake.hears("thread/unsubscribe")
+        assert [heard["params"]["threadId"] for heard in fake.requests("thread/unsubscribe")] == [T]
         active, _, _ = await made.open(T)
         assert await active.is_recorded("known")
 
