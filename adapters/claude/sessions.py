@@ -25,6 +25,7 @@ from adapters.claude import wrappers
 from adapters.claude.places import Project, valid_session_id
 from adapters.claude.prompts import from_content
 from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line
+from adapters.core import markup
 from adapters.core.runtime import SessionPage, StoredSession
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -182,7 +183,7 @@ def _row(file: _File, wanted: set[str] | None) -> StoredSession | None:
             entries += _lines(opened.read(_ENDS), whole=True)
     except OSError:
         return None
-    title = _title(entries) or one_line(_cut_text(head))
+    title = _title(entries) or one_line(markup.spoken(_cut_text(head)))
     return StoredSession(file.session_id, cwd, title or None, _updated_at(entries, file.written))
 
 

@@ -15,6 +15,7 @@ from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.codex import archive, servers, trust
 from adapters.codex.appserver import AppServer, Refused, RequestFailed
 from adapters.codex.locks import Holder, holder_of
+from adapters.core import markup
 from adapters.core.runtime import SessionPage, SessionSetup, StoredSession
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -154,7 +155,8 @@ def _row(thread: Mapping[str, Any]) -> StoredSession | None:
     session_id, cwd = as_text(thread.get("id")), as_text(thread.get("cwd"))
     if not session_id or not cwd or thread.get("ephemeral") is True:
         return None
-    title = one_line(as_text(thread.get("name")) or as_text(thread.get("preview")))
+    # The preview is the first prompt, its parts joined; the name was given by a user.
+    title = one_line(as_text(thread.get("name")) or markup.spoken(as_text(thread.get("preview"))))
     recency = as_integer(thread.get("recencyAt"))
     seconds = as_integer(thread.get("updatedAt")) if recency is None else recency
     updated = None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.core.markup import Markup, escape, read, unescape, write
+from adapters.core.markup import Markup, escape, read, spoken, unescape, write
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -67,3 +67,49 @@ def test_values_keep_their_kind() -> None:
     found = read(write(Markup("resource_link", attributes)))
     assert found is not None
     assert dict(found.attributes) == attributes
+
+
+# --- what a title shows ----------------------------------------------------------------------------------------------------
+
+LINK = Markup("resource_link", {"name": "a.py", "uri": "file:///x/a.py"})
+FILE = Markup("resource", {"uri": "file:///x/b.py", "mimeType": "text/x-python"}, body="x = 1\ny = 2\n")
+PICTURE = Markup("image", {"uri": "file:///x/c.png"})
+PDF = Markup("resource", {"uri": "file:///x/d.pdf"}, frozenset({"follows"}))
+
+
+@pytest.mark.parametrize(
+    ("parts", "shown"),
+    [
+        ((LINK, "Explain this"), "Explain this"),
+        (("Explain ", LINK, "please"), "Explain  please"),
+        ((FILE, LINK, PICTURE, PDF, "What is it?"), "What is it?"),
+        (("Explain",), "Explain"),
+        ((LINK, FILE, PICTURE, PDF), "a.py, b.py, c.png, d.pdf"),
+        (("1 <resource_link> 2 <resource x> 3 <image",), "1 <resource_link> 2 <resource x> 3 <image"),
+        ((escape(write(LINK)),), write(LINK)),
+        ((escape("\\" + write(LINK)),), "\\" + write(LINK)),
+        (("\\d is a digit",), "\\d is a digit"),
+        (("",), ""),
+    ],
+)
+def test_a_title_shows_what_the_user_wrote(parts: tuple[Markup | str, ...], shown: str) -> None:
+    """LIST-4: the parts of a prompt are joined where a runtime shows the beginning of a session."""
+    joined = "".join(part if isinstance(part, str) else write(part) for part in parts)
+    assert spoken(joined) == shown
+
+
+@given(_MARKUP, st.integers(0, 400))
+def test_a_title_that_was_cut_in_markup_shows_none_of_it(markup: Markup, left: int) -> None:
+    """LIST-4: wherever it was cut behind the first attribute's name."""
+    written = write(markup)
+    first = next(iter(markup.attributes))
+    cut = written[: max(left, len(f"<{markup.tag} {first}="))]
+    assert "<" not in spoken("Look: " + cut).replace("Look: ", "", 1) or "<" in (markup.body or "")
+    assert spoken("Look: " + cut).startswith("Look:")
+
+
+@given(st.text())
+def test_text_without_markup_is_its_own_title(text: str) -> None:
+    """LIST-4: nothing of it is taken away but blanks."""
+    if "<resource" not in text and "<image" not in text:
+        assert spoken(text) == (text if text.strip() else "")

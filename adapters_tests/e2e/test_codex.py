@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import anyio
 import pytest
@@ -179,6 +180,23 @@ async def test_an_archived_thread(rig: Rig, text: str) -> None:
     async with rig.agent() as link:
         await link.resume(session)
         assert await (await link.prompt(session, text, "key-in-the-archive")).message_id() == first
+
+
+async def test_a_title_shows_what_the_user_wrote(rig: Rig, text: str) -> None:
+    """LIST-4: Codex shows the first prompt as one text; what stands there for files is ours and is left out again."""
+    link_block = {"type": "resource_link", "name": "a.py", "uri": "file:///x/a.py"}
+    resource = {"uri": "file:///x/b.py", "mimeType": "text/x-python", "text": "x = 1\n" * 5000}
+    looks_written = '<resource_link name="a.py" uri="file:///x/a.py"/>'
+    prompts: dict[str, Any] = {
+        f"{text} 1": [link_block, {"type": "text", "text": f"{text} 1"}],
+        f"{text} 2": [{"type": "resource", "resource": resource}, {"type": "text", "text": f"{text} 2"}],
+        "b.py, a.py": [{"type": "resource", "resource": resource}, link_block],
+        looks_written: [{"type": "text", "text": looks_written}],
+    }
+    async with rig.agent() as link:
+        for prompt in prompts.values():
+            await link.turn(await link.new(), prompt)
+        assert {row["title"] for row in await link.client.list(str(rig.project))} == set(prompts)
 
 
 # --- one holder --------------------------------------------------------------------------------------------------------------
