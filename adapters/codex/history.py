@@ -165,9 +165,11 @@ class History:
             return ()
 
     async def missing(self, server: AppServer, parts: Sequence[Part], shown: AbstractSet[str]) -> int:
-        """How many messages these parts hold that are not among the items shown. Raises `RequestFailed`."""
+        """How many messages the files hold, up to these parts, that are not among the items shown. Raises `RequestFailed`."""
+        if not parts:
+            return 0
         try:
-            unlisted = await self._from_files(rollouts.said, parts) - shown
+            unlisted = await self._from_files(rollouts.missing, self.home, self.thread_id, parts, shown)
         except Unreadable:
             return 0
         if unlisted:  # the last ones may have been on their way into the lists

@@ -21,6 +21,7 @@ import os
 import re
 import stat
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -101,18 +102,7 @@ def read(home: Path, thread_id: str, path: str) -> Filed:
     for part in own:
         for end, message_id in _messages(part.path):
             (held if end <= part.end else undone).add(message_id)
-    leads_to = {_segment(part.path) for part in own}
-    newest = _segment(Path(path))
-    files = [Path(file) for file in known if thread_id in file.rpartition(os.sep)[2]]
-    for file in files:
-        if any(_same(file, part.path) for part in own):
-            continue
-        if file.name.endswith(_COMPRESSED):
-            if file.with_name(file.name.removesuffix(".zst")) not in files:
-                raise Unreadable(f"{file} is compressed")
-            continue  # being compressed or unpacked: the plain one is whole
-        segment = _segment(file)
-        older = segment is not None and newest is not None and segment < newest and segment not in leads_to
+    for file, older in _others(known, thread_id, own):
         (undone if older else astray).update(message_id for _, message_id in _messages(file))
     return Filed(frozenset(held), frozenset(undone), frozenset(astray))
 
@@ -121,6 +111,16 @@ def chain(home: Path, thread_id: str, path: str) -> Sequence[Part]:
     """What a thread consists of now, newest file first, with what it inherits."""
     newest = Path(path)
     return _chain(newest, _files(home) if _base(newest) else (), thread_id)
+
+
+def missing(home: Path, thread_id: str, parts: Sequence[Part], shown: AbstractSet[str]) -> set[str]:
+    """Codex's ids of the messages of user and agent that are not shown, in what a thread consists of, or did at a newer time."""
+    own = [part for part in parts if thread_id in part.path.name]
+    astray = [Part(file, _size(file)) for file, older in _others(_files(home), thread_id, own) if not older]
+    if not astray:
+        return said(parts) - shown
+    undone = said([Part(part.path, _size(part.path)) for part in own])
+    return (said(parts) | (said(astray) - undone)) - shown
 
 
 def said(parts: Sequence[Part]) -> set[str]:
@@ -189,7 +189,7 @@ def _walk(folder: Path, depth: int) -> Iterator[str]:
             for entry in entries:
                 if entry.name.startswith("rollout-") and entry.name.endswith((_PLAIN, _COMPRESSED)):
                     yield entry.path
-                elif depth and entry.is_dir():
+                elif depth and _is_folder(entry):
                     folders.append(Path(entry.path))
     except (FileNotFoundError, NotADirectoryError):
         return
@@ -198,6 +198,32 @@ def _walk(folder: Path, depth: int) -> Iterator[str]:
             raise Unreadable(f"{folder}: {error.strerror}") from None
     for inner in folders:
         yield from _walk(inner, depth - 1)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that cannot be followed
+        return False
+
+
+def _others(known: Sequence[str], thread_id: str, own: Sequence[Part]) -> Iterator[tuple[Path, bool]]:
+    """The thread's files that it does not lead to, each with whether it is older than the newest of those that it leads to.
+
+    An older one was left aside by a revert. Another copy of a file is not older: one of the two may hold more.
+    """
+    files = [Path(file) for file in known if thread_id in file.rpartition(os.sep)[2]]
+    leads_to = {_segment(part.path) for part in own}
+    newest = _segment(own[0].path) if own else None
+    for file in files:
+        if any(_same(file, part.path) for part in own):
+            continue
+        if file.name.endswith(_COMPRESSED):
+            if file.with_name(file.name.removesuffix(".zst")) not in files:
+                raise Unreadable(f"{file} is compressed")
+            continue  # being compressed or unpacked: the plain one is whole
+        segment = _segment(file)
+        yield file, segment is not None and newest is not None and segment < newest and segment not in leads_to
 
 
 def _segment(file: Path) -> str | None:

@@ -90,6 +90,23 @@ def test_a_thread_that_was_loaded_at_an_older_state(tmp_path: Path) -> None:
     assert wheres(read(tmp_path, path), "abc") == [Where.HELD, Where.ASTRAY, Where.ASTRAY]
 
 
+def test_what_a_replay_lacks(tmp_path: Path) -> None:
+    """REPLAY-2: what the thread consists of, and what a newer state of it held; what was reverted is not missing."""
+    kept = head() + message("a")
+    first = put(tmp_path, name(), kept, message("b"))
+    second = put(tmp_path, name(FIRST), head(T, len(kept)), message("c"))
+
+    def lacks(path: Path, shown: str) -> set[str]:
+        parts = rollouts.chain(tmp_path, T, str(path))
+        return rollouts.missing(tmp_path, T, parts, {f"item-{message_id}" for message_id in shown})
+
+    assert lacks(second, "ac") == set()
+    assert lacks(second, "c") == {"item-a"}
+    assert lacks(first, "ab") == {"item-c"}
+    put(tmp_path, name(), kept, message("b"), message("d"), folder="archived_sessions")
+    assert lacks(second, "ac") == {"item-d"}
+
+
 def test_what_a_fork_inherits_is_not_its_own(tmp_path: Path) -> None:
     """Ids are derived from the session too; whether the other thread's files are there does not matter for a key."""
     other = put(tmp_path, name(thread=FORK), head(), message("a"))
@@ -137,6 +154,7 @@ def test_folders_of_others_cost_nothing(tmp_path: Path) -> None:
     """A loop of links and a thousand files beside ours."""
     path = put(tmp_path, name(), head(), message("a"))
     (tmp_path / "sessions" / "loop").symlink_to(tmp_path / "sessions")
+    (tmp_path / "sessions" / "2026" / "itself").symlink_to("itself")
     put(tmp_path, "notes.jsonl", message("b"))
     assert read(tmp_path, path) == Filed(held=frozenset("a"))
 

@@ -160,6 +160,33 @@ async def test_databases_of_another_time_than_the_files(rig: Rig, text: str, new
     assert rig.model.in_conversation(f"{text} 2") == 1
 
 
+async def test_databases_from_before_a_revert(rig: Rig, text: str) -> None:
+    """ADP-6, REPLAY-2: Codex loads the older state of the thread; what the newer file holds is neither unused nor hidden."""
+    home, other = rig.root / "codex", rig.root / "other time"
+    other.mkdir()
+    async with rig.agent() as link:
+        session = await link.new()
+        first = await link.turn(session, f"{text} 1", "key-1-of-two-states")
+        second = await link.turn(session, f"{text} 2", "key-2-of-two-states")
+    for database in home.glob("*.sqlite*"):
+        shutil.copy2(database, other)
+    await revert(rig, session)
+    async with rig.agent() as link:
+        await link.resume(session)
+        await link.turn(session, f"{text} 3", "key-3-of-two-states")
+    for database in home.glob("*.sqlite*"):
+        database.unlink()
+    for database in other.iterdir():
+        shutil.copy2(database, home)
+    shutil.rmtree(other)
+    async with rig.agent() as link:
+        assert await replayed(link, session) == [first, second]
+        assert notices(link, session) == ["2 messages are missing in this history"]
+        assert await (await link.prompt(session, f"{text} 1", "key-1-of-two-states")).message_id() == first
+        await is_unclear(link, session, f"{text} 3", "key-3-of-two-states")
+    assert len([message for message in rig.stored(session) if message.text == f"{text} 3"]) == 1
+
+
 # --- files ---------------------------------------------------------------------------------------------------------------
 
 
