@@ -13,7 +13,6 @@ import anyio
 from adapters.acp.errors import AcpError, InternalError
 from adapters.codex import threads
 from adapters.codex.appserver import AppServer, Gone, RequestFailed
-from adapters.codex.rollouts import Unreadable
 from adapters.codex.steps import Open
 from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
@@ -46,15 +45,15 @@ class Evidence:
         for last in (False, True):
             try:
                 found = await self._asked(message_id)
-            except Unreadable as unreadable:
-                raise _unclear(f"a file of this session cannot be read ({unreadable})") from None
             except RequestFailed as failed:
                 if last or not isinstance(failed, Gone):
                     raise threads.failed_error("The stored session cannot be read", failed) from None
             else:
+                if found is None and self._history.unread:
+                    raise _unclear(f"a file of this session cannot be read ({self._history.unread}). Make it readable")
                 if found is None:
                     raise _unclear(
-                        "Codex's database and the files of this session disagree about it; make the databases in "
+                        "Codex's database and the files of this session disagree about it. Make the databases in "
                         f"{self._history.home} writable, or bring back the ones that belong to these files"
                     )
                 return found
@@ -64,7 +63,7 @@ class Evidence:
         for looks in range(_LOOKS, 0, -1):
             await self._history.refresh(await self._thread.load())
             found = self._history.holds(message_id)
-            if found is not None or looks == 1:
+            if found is not None or looks == 1 or self._history.unread:
                 return found
             self._history.doubt()
             await anyio.sleep(_LOOK_EVERY)
@@ -86,7 +85,7 @@ class Evidence:
                 if found is not None:
                     return found
                 self._history.doubt()
-            except (AcpError, RequestFailed, Unreadable):
+            except (AcpError, RequestFailed):
                 pass
             await anyio.sleep(_LOOK_EVERY)
         return None
@@ -113,7 +112,5 @@ class Evidence:
 
 def _unclear(why: str) -> AcpError:
     """Stored, and to be answered? Not stored, and to be sent? Nobody may guess."""
-    text = (
-        f"Whether this prompt is stored is not known, so it was not sent: {why}. Then send it again with the same key."
-    )
+    text = f"Whether this prompt is stored is not known, so it was not sent: {why}, then send it again with its key."
     return InternalError(text, {"category": "store", "inserted": None})

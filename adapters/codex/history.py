@@ -12,7 +12,7 @@ seen in the file after it are the truth.
     name it     do not, or only where somebody has reverted   unclear: the database is older or newer than the files
     do not      hold it                                       unclear: the database could not be written, or is gone
     any         hold it where the thread does not lead to     unclear: Codex has loaded an older state of the thread
-    any         cannot be read                                unclear
+    do not      one cannot be read                            unclear
 """
 
 from __future__ import annotations
@@ -92,31 +92,37 @@ class History:
         self.complete = False
 
     async def refresh(self, server: AppServer) -> None:
-        """Ask both witnesses, once. Raises `RequestFailed` or `Unreadable`: then nothing is known (ADP-6)."""
+        """Ask both witnesses, again as long as one is silent. Raises `RequestFailed`: then nothing is known (ADP-6)."""
         if self.complete:
             return
-        failures: list[Exception] = []
+        failed: RequestFailed | None = None
         listed: set[str] = set()
-        filed: list[Filed] = []
+        filed = Filed(unread="not asked")
 
         async def read_files() -> None:  # while Codex reads its database
+            nonlocal filed
             try:
-                filed.append(await self._from_files(rollouts.read, self.home, self.thread_id, self.path))
-            except Unreadable as unreadable:
-                failures.append(unreadable)
+                filed = await self._from_files(rollouts.read, self.home, self.thread_id, self.path)
+            except Unreadable as unreadable:  # not in time
+                filed = Filed(unread=str(unreadable))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(read_files)
             try:
                 async for page in self.pages(server):
                     listed.update(filter(None, (client_id_of(entry.item) for entry in page)))
-            except RequestFailed as failed:
-                failures.insert(0, failed)
+            except RequestFailed as refused:
+                failed = refused
                 tasks.cancel_scope.cancel()
-        for failure in failures:
-            raise failure
-        self._listed, self._filed = listed, filed[0]
-        self.complete = True
+        if failed:
+            raise failed
+        self._listed, self._filed = listed, filed
+        self.complete = not self.unread
+
+    @property
+    def unread(self) -> str:
+        """Which file of the thread cannot be read, and why."""
+        return self._filed.unread
 
     def holds(self, message_id: str) -> bool | None:
         """What the witnesses say after `refresh`: whether the thread holds the message; None where that is unclear."""
@@ -125,6 +131,8 @@ class History:
         where = self._filed.where(message_id)
         if message_id in self._listed:
             return True if where is Where.HELD else None
+        if self.unread:
+            return None
         return False if where in (Where.NOWHERE, Where.UNDONE) else None
 
     async def holds_lately(self, server: AppServer, message_id: str) -> bool | None:

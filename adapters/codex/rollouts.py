@@ -10,8 +10,8 @@ as complete although a full disk did not take it.
     ....jsonl.zst                                                compressed by Codex: not readable here
 
 The first line names the file and the byte that a segment or a fork goes on from (`history_base`); what the older file holds
-behind that byte was taken back. Everything here blocks, and raises `Unreadable` where a file of the thread cannot be read: then
-nothing is known. Only regular files are opened: a pipe would never end.
+behind that byte was taken back. Everything here blocks. Where a file of the thread cannot be read, nothing is known of what no
+other file holds: `Filed.unread`, or `Unreadable`. Only regular files are opened: a pipe would never end.
 """
 
 from __future__ import annotations
@@ -74,6 +74,8 @@ class Filed:
     held: frozenset[str] = frozenset()
     undone: frozenset[str] = frozenset()
     astray: frozenset[str] = frozenset()
+    unread: str = ""
+    """Which of the files cannot be read, and why: of what is not held nothing is known then."""
 
     def where(self, message_id: str) -> Where:
         """Where a message is; held counts before astray, and astray before undone."""
@@ -93,24 +95,30 @@ class Part:
 
 
 def read(home: Path, thread_id: str, path: str) -> Filed:
-    """What all files of a thread hold. `path`: the file that Codex has it loaded from."""
-    known = _files(home)
-    own = [part for part in _chain(Path(path), known, thread_id) if thread_id in part.path.name]
+    """What all files of a thread hold. `path`: the file that Codex has it loaded from. Raises nothing: see `Filed.unread`."""
     held: set[str] = set()
     undone: set[str] = set()
     astray: set[str] = set()
-    for part in own:
-        for end, message_id in _messages(part.path):
-            (held if end <= part.end else undone).add(message_id)
-    for file, older in _others(known, thread_id, own):
-        (undone if older else astray).update(message_id for _, message_id in _messages(file))
-    return Filed(frozenset(held), frozenset(undone), frozenset(astray))
+    own: list[Part] = []
+    unread = ""
+    try:
+        known = _files(home)
+        for part in _chain(Path(path), known, thread_id):
+            if thread_id in part.path.name:
+                own.append(part)
+                for end, message_id in _messages(part.path):
+                    (held if end <= part.end else undone).add(message_id)
+        for file, older in _others(known, thread_id, own):
+            (undone if older else astray).update(message_id for _, message_id in _messages(file))
+    except Unreadable as unreadable:
+        unread = str(unreadable)
+    return Filed(frozenset(held), frozenset(undone), frozenset(astray), unread)
 
 
 def chain(home: Path, thread_id: str, path: str) -> Sequence[Part]:
     """What a thread consists of now, newest file first, with what it inherits."""
     newest = Path(path)
-    return _chain(newest, _files(home) if _base(newest) else (), thread_id)
+    return list(_chain(newest, _files(home) if _base(newest) else (), thread_id))
 
 
 def missing(home: Path, thread_id: str, parts: Sequence[Part], shown: AbstractSet[str]) -> set[str]:
@@ -241,18 +249,23 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
-def _chain(newest: Path, known: Sequence[str], thread_id: str) -> Sequence[Part]:
-    parts = [Part(newest, _size(newest))]
-    while base := _base(parts[-1].path):
+def _chain(newest: Path, known: Sequence[str], thread_id: str) -> Iterator[Part]:
+    part = Part(newest, _size(newest))
+    seen: set[Path] = set()
+    while True:
+        yield part
+        seen.add(part.path)
+        base = _base(part.path)
+        if base is None:
+            return
         name, end, forked = base
         endings = (f"-{name}{_PLAIN}", f"_{name}{_PLAIN}")
         found = sorted((file for file in known if file.endswith(endings)), key=lambda file: _FOLDERS[1] in file)
         if not found and forked and not any(name in file and thread_id in file for file in known):
-            break  # of the thread that it was forked from: no message of its own is there
-        if not found or any(part.path == Path(found[0]) for part in parts):
-            raise Unreadable(f"{parts[-1].path} goes on from a file of {name}, which is missing or compressed")
-        parts.append(Part(Path(found[0]), end))
-    return parts
+            return  # of the thread that it was forked from: no message of its own is there
+        if not found or Path(found[0]) in seen:
+            raise Unreadable(f"{part.path} goes on from a file of {name}, which is missing or compressed")
+        part = Part(Path(found[0]), end)
 
 
 def _base(file: Path) -> tuple[str, int, bool] | None:
