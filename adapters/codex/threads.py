@@ -6,7 +6,7 @@ Codex answers nearly every failure with -32600: its words are all there is to te
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
