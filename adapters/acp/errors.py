@@ -154,6 +154,12 @@ class UnsupportedVersion(AcpError):
     default_message = "Unsupported protocol version."
 
     def __init__(self, requested: int, supported: Sequence[int], message: str | None = None) -> None:
+        if message is None:
+            spoken = " and ".join(map(str, supported))
+            message = (
+                f"The client asks for version {requested} of ACP, and this agent supports version {spoken} only: "
+                f"use a client that speaks version {max(supported, default=spoken)}."
+            )
         super().__init__(message, {"requested": requested, "supported": list(supported)})
 
 

@@ -31,6 +31,7 @@ from adapters.acp.errors import AcpError, InternalError, InvalidRequest, Request
 from adapters.acp.handshake import ClientInfo, parse_initialize
 from adapters.acp.rpc import Connection, Transport
 from adapters.core.prompt_errors import not_inserted
+from adapters.core.shapes import as_mapping
 from adapters.log import log
 
 if TYPE_CHECKING:
@@ -135,7 +136,11 @@ class Server:
         """Gate a request; once the agent is there, hand it on."""
         peer = self._peers[request.connection]
         if request.method == "initialize":
-            request.respond(self._initialize(peer, request.params))
+            try:
+                answer = self._initialize(peer, request.params)
+            except AcpError as error:
+                raise _first_refusal(error, as_mapping(request.params).get("protocolVersion")) from None
+            request.respond(answer)
             if self._cold:
                 self._cold = False
                 self._tasks.start_soon(self._warm_up)
@@ -263,6 +268,14 @@ async def _see_through(prepare: Prepare, begun: Callable[[], None]) -> None:
         log("not prepared", error=type(error).__name__)
     finally:
         begun()
+
+
+def _first_refusal(error: AcpError, asked: object) -> AcpError:
+    """An `initialize` that is refused: most clients show only a part of the error, or nothing, so each part says it all."""
+    supported = ",".join(map(str, PROTOCOL_VERSIONS))
+    version = asked if isinstance(asked, int | float) else "none"
+    log("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
+    return error.with_data(reason=error.message, details=error.message)
 
 
 def _refusal(method: str, error: AcpError) -> AcpError:

@@ -46,9 +46,10 @@ def test_no_version_at_or_below_the_requested_is_an_error(supported: tuple[int, 
     """INIT-2: whatever the rest of the params."""
     with pytest.raises(UnsupportedVersion) as raised:
         parse_initialize({"protocolVersion": requested}, supported)
+    assert f"asks for version {requested} of ACP, and this agent supports version " in raised.value.message
     assert raised.value.to_wire() == {
         "code": -32022,
-        "message": "Unsupported protocol version.",
+        "message": raised.value.message,
         "data": {"requested": requested, "supported": list(supported)},
     }
 

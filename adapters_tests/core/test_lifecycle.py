@@ -77,7 +77,8 @@ async def test_initialize_may_be_repeated_only_before_other_requests() -> None:
             error = await outcome(client.initialize(version=version))
             assert isinstance(error, AcpError)
             assert error.code == -32022
-            assert error.data == {"requested": version, "supported": [2]}
+            said = {"reason": error.message, "details": error.message}
+            assert error.data == {"requested": version, "supported": [2], **said}
         await client.initialize()
         await client.initialize()
         error = await outcome(client.initialize(version=1))

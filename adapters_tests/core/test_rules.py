@@ -36,14 +36,21 @@ async def test_any_mix_of_client_capabilities_is_served_alike(capabilities: Any)
         assert await (await client.prompt(session_id, "hi")).message_id()
 
 
-async def test_version_one_is_not_spoken() -> None:
-    """KEY-9, E50, INIT-4: there is no v1 connection on which a key could come."""
+async def test_version_one_is_not_spoken(capsys: pytest.CaptureFixture[str]) -> None:
+    """KEY-9, E50, INIT-4: there is no v1 connection on which a key could come. Every part that a client may show says why."""
     async with rig() as r:
         client = await r.connect(initialize=False)
         params = {"protocolVersion": 1, "clientInfo": {"name": "x", "version": "1"}}
         error = await outcome((await client.request("initialize", params)).result())
         assert isinstance(error, AcpError)
-        assert (error.code, error.data) == (-32022, {"requested": 1, "supported": [2]})
+        said = (
+            "The client asks for version 1 of ACP, and this agent supports version 2 only: "
+            "use a client that speaks version 2."
+        )
+        assert (error.code, error.message) == (-32022, said)
+        assert error.data == {"requested": 1, "supported": [2], "reason": said, "details": said}
+        told = f'acp-adapters: initialize refused code=-32022 asked=1 supported=2 reason="{said}"\n'
+        assert capsys.readouterr().err == told
         assert (await client.initialize())["protocolVersion"] == 2
 
 
