@@ -28,6 +28,7 @@ from adapters.client.calls import MalformedAnswerError, PromptCall
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.client.record import ConnectionLostError
+from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, Rule, Script, Shell, Spread, Text, say
 
 if TYPE_CHECKING:
@@ -152,9 +153,7 @@ async def _run(name: str, out: TextIO) -> bool:
 
 def _folders() -> tuple[Path, Path]:
     home = Path(tempfile.mkdtemp(prefix="acp-adapters-demo-")).resolve()
-    project = home / "project"
-    project.mkdir()
-    return home, project
+    return home, work_folder(home / "project")
 
 
 def _script(project: Path) -> Script:

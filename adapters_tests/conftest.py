@@ -14,6 +14,7 @@ from adapters import log
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.rig import Rig, open_rig
 from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
+from adapters_tests.untouched import REPOSITORY, listing, naming
 
 settings.register_profile("loaded", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("loaded")
@@ -22,6 +23,20 @@ settings.load_profile("loaded")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: starts a real runtime against a scripted model on loopback")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_outside_is_touched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing of the user's, nothing of the repository, and nothing around the temporary folder is written by any test."""
+    temporary, real_home = tmp_path_factory.getbasetemp(), Path.home()
+    home = tmp_path_factory.mktemp("nobodys-home")
+    before = listing(REPOSITORY, real_home)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(home))  # a program that is given no home of a test's own shows itself
+        yield
+    assert list(home.rglob("*")) == []
+    assert listing(REPOSITORY, real_home) == before
+    assert naming(temporary) == []
 
 
 @pytest.fixture(scope="session")

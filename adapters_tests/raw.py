@@ -14,6 +14,7 @@ import anyio
 
 from adapters.acp.framing import LineDecoder, encode
 from adapters.client.process import AgentProcess, start_agent
+from adapters.scripted.home import work_folder
 
 MOST = 64_000_000
 """Bytes by which an agent may grow over a long session."""
@@ -62,8 +63,7 @@ class Raw:
 @asynccontextmanager
 async def opened(runtime: str, program: str, home: Path, env: Mapping[str, str]) -> AsyncGenerator[Raw]:
     """An agent on a runtime that is this Python program, found through `env`, which also says where `home` is used."""
-    cwd = home / "project"
-    cwd.mkdir(exist_ok=True)
+    cwd = work_folder(home / "project")
     (home / "fake").write_text(f"#!{sys.executable}\n{program}")
     (home / "fake").chmod(0o755)
     env = {"PATH": os.environ["PATH"], "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[1]), **env}

@@ -15,6 +15,7 @@ import pytest
 import adapters
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
+from adapters.scripted.home import work_folder
 from adapters_tests.e2e.processes import living_in, wait_for
 
 pytestmark = pytest.mark.anyio
@@ -66,7 +67,7 @@ async def agent(runtime: str, tmp_path: Path, temp: Path, *options: str) -> Asyn
 
 async def hello(client: Client, tmp_path: Path, key: str) -> tuple[str, str]:
     """Start a session and send a prompt: the session and the message's id, when the answer is there."""
-    session = await client.new(str(tmp_path))
+    session = await client.new(str(work_folder(tmp_path / "work")))
     call = await client.prompt(session, "Hello?", key)
     message_id = await call.message_id(SECONDS)
     await client.wait_state(session, "idle", since=call.mark, within=SECONDS)

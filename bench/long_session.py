@@ -26,6 +26,7 @@ from comparing import Row, Values, in_turns, run, table
 from adapters.codex.appserver import spawn
 from adapters.core.submissions import derived_id
 from adapters.scripted import Answer, Rule, Script, ScriptedModel, Shell, Text, say
+from adapters.scripted.home import work_folder
 
 MEGABYTES = 60
 KEY = "a key of long ago"
@@ -69,7 +70,7 @@ class Stored:
 async def long_session(runtime: Runtime, us: Contender, folder: Path, size: int) -> AsyncGenerator[Stored]:
     """A session of so many bytes, in a home of its own."""
     home, project = folder / "home", folder / "project"
-    project.mkdir()
+    work_folder(project)
     lines = (f"line {number} of the output of a command\n" for number in range(150))
     (project / "output.txt").write_text("".join(lines), encoding="utf-8")
     async with ScriptedModel(script()) as model:

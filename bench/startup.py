@@ -17,6 +17,7 @@ from agents import BOUND, Agent, Contender, Runtime, alive, family, is_end, is_o
 from comparing import Row, Values, in_turns, run, table
 
 from adapters.scripted import Script, ScriptedModel, say
+from adapters.scripted.home import work_folder
 
 _PROMPT = "Say hello."
 _LOOK_EVERY = 0.001  # seconds between two looks at processes that are ending
@@ -35,7 +36,7 @@ async def measure(runtime: Runtime, contender: Contender, base_url: str) -> Valu
     """One start, one prompt, one end: a value for each row."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-", ignore_cleanup_errors=True) as folder:
         home, project = Path(folder, "home"), Path(folder, "project")
-        project.mkdir()
+        work_folder(project)
         env = runtime.environment(home, base_url, project)
         async with started(contender, env, project) as agent:
             initialized = await agent.initialize()

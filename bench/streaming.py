@@ -19,6 +19,7 @@ from agents import Agent, Contender, Runtime, cpu_seconds, is_end, is_output, st
 from comparing import Row, Values, in_turns, run, table
 
 from adapters.scripted import Answer, Rule, Script, ScriptedModel, Spread, Text, say
+from adapters.scripted.home import work_folder
 
 PROMPTS = 6
 """Prompts whose way into the runtime is measured; the first of a session is a row of its own."""
@@ -81,7 +82,7 @@ async def measure(runtime: Runtime, contender: Contender, base_url: str) -> Valu
     """One session: a value for each row."""
     with tempfile.TemporaryDirectory(prefix="acp-bench-", ignore_cleanup_errors=True) as folder:
         home, project, log = Path(folder, "home"), Path(folder, "project"), Path(folder, "log")
-        project.mkdir()
+        work_folder(project)
         log.touch()
         program = Path(folder, "runtime")
         program.write_text(

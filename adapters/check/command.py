@@ -20,6 +20,7 @@ from adapters.check.launch import Launcher, ProcessLauncher
 from adapters.check.run import Runner
 from adapters.check.stage import FreeStage, ScriptedStage, Stage
 from adapters.check.verdict import Outcome
+from adapters.scripted.home import work_folder
 from adapters.scripted.model import ScriptedModel
 
 BOUND = 20.0
@@ -103,8 +104,7 @@ async def _check(request: Request, bench: Bench, out: TextIO, progress: Callable
 @asynccontextmanager
 async def _stage(request: Request, folder: Path) -> AsyncGenerator[tuple[Stage, Launcher, Path]]:
     """The model, the launcher and the working folder. A folder of ours is used unless one is named."""
-    cwd = request.cwd or folder / "project"
-    await anyio.Path(cwd).mkdir(exist_ok=True)
+    cwd = request.cwd or work_folder(folder / "project")
     cwd = Path(await anyio.Path(cwd).resolve())
     if request.home is None or request.scripted is None:
         yield FreeStage(), ProcessLauncher(request.command, os.environ, cwd), cwd

@@ -59,6 +59,18 @@ def isolated_claude_home(root: Path, base_url: str) -> dict[str, str]:
     return environ
 
 
+def work_folder(path: Path) -> Path:
+    """Make a folder to work in that is a git repository of its own, without a commit; an existing one becomes one.
+
+    Runtimes look for a repository in the folders above: Claude Code writes a rule that is allowed for ever into the
+    `.claude/settings.local.json` of the one that it finds. Raises `OSError`.
+    """
+    for name in ("objects", "refs"):
+        (path / ".git" / name).mkdir(parents=True, exist_ok=True)
+    (path / ".git" / "HEAD").write_text("ref: refs/heads/main\n", encoding="ascii")  # git itself needs no more
+    return path
+
+
 _CODEX_KEY = "SCRIPTED_MODEL_KEY"
 """The variable in which Codex finds its key: a name that no filter for the runtimes' own variables drops."""
 

@@ -48,6 +48,7 @@ from adapters.scripted import (
     isolated_claude_home,
     say,
 )
+from adapters.scripted.home import work_folder
 from adapters_tests.claude.driving import Sink, text
 
 pytestmark = [pytest.mark.anyio, pytest.mark.real]
@@ -123,7 +124,7 @@ class World:
 
 @asynccontextmanager
 async def world(root: Path) -> AsyncIterator[World]:
-    (root / "w").mkdir()
+    work_folder(root / "w")
     with anyio.fail_after(90):
         async with ScriptedModel(SCRIPT) as model, anyio.create_task_group() as tasks:
             environ = isolated_claude_home(root / "h", model.base_url)

@@ -21,6 +21,7 @@ from anyio.abc import SocketStream, TaskGroup
 from adapters.acp.framing import LineDecoder, encode
 from adapters.acp.schema import TextBlock, dump
 from adapters.core.runtime import Event, Output, SessionSetup
+from adapters.scripted.home import work_folder
 
 BOUND = 15.0
 """Seconds after which a test that waits has failed."""
@@ -193,8 +194,7 @@ class FakeRig(Generic[F]):
 
     def __init__(self, home: Path, tasks: TaskGroup, prepare: Callable[[F], None] | None) -> None:
         self.home = home
-        self.cwd = home / "My Company - x"
-        self.cwd.mkdir()
+        self.cwd = work_folder(home / "My Company - x")
         self.program = home / "program"
         self.program.write_text(_PROGRAM.format(python=sys.executable, address=str(home / "fake.sock")))
         self.program.chmod(0o755)

@@ -30,6 +30,7 @@ from adapters.client.process import AgentProcess, start_agent
 from adapters.client.record import Message
 from adapters.client.view import SessionView
 from adapters.scripted.gates import Gate
+from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, HttpFailure, Rule, Shell, Text, say
 from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.processes import Proc, living_in, wait_for
@@ -330,8 +331,7 @@ class Rig:
 @asynccontextmanager
 async def open_rig(runtime: RuntimeUnderTest, model: ScriptedServer, root: Path) -> AsyncIterator[Rig]:
     """A rig in this folder. Kills what is left of its home at the end, and fails if anything was."""
-    project = root / "My Project - x"
-    project.mkdir(parents=True)
+    project = work_folder(root / "My Project - x")
     rig = Rig(runtime, model, root, project)
     try:
         yield rig

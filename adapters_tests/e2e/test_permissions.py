@@ -11,9 +11,12 @@ import pytest
 from adapters.acp.errors import InternalError
 from adapters.client import permissions
 from adapters.client.permissions import Question
+from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, say
+from adapters.scripted.server import ScriptedServer
 from adapters_tests.e2e.asked import Asked, refusing
-from adapters_tests.e2e.rig import Link, Rig
+from adapters_tests.e2e.rig import Link, Rig, open_rig
+from adapters_tests.e2e.runtimes import RuntimeUnderTest
 
 pytestmark = pytest.mark.anyio
 
@@ -89,6 +92,35 @@ async def test_always_allowed_is_remembered(link: Link, asked: Asked, text: str)
     await link.turn(session, text)
     assert path.exists()
     assert len(asked.questions) == 1
+
+
+@pytest.mark.parametrize("around", ["repository", "empty .git", "file"])
+async def test_a_rule_for_ever_stays_in_the_folder_of_its_test(
+    runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path: Path, text: str, around: str
+) -> None:
+    """Whatever repository a temporary folder is in: runtimes write such rules at the top of the one they find."""
+    if around == "repository":
+        work_folder(tmp_path)
+    elif around == "file":
+        (tmp_path / ".git").write_text("gitdir: /nowhere\n")
+    else:
+        (tmp_path / ".git").mkdir()
+    async with open_rig(runtime, model, tmp_path / "h") as rig:
+        before = outside(rig)
+        async with rig.agent(permissions.allow_always) as link:
+            path = touching(rig, text, "for-ever")
+            session = await link.new()
+            await link.turn(session, text)
+            assert path.exists()
+        assert outside(rig) == before
+        kept = rig.project / ".claude" / "settings.local.json"
+        assert kept.exists() == (runtime.name == "claude"), "this test sees where a rule is written"
+
+
+def outside(rig: Rig) -> dict[str, int]:
+    """What is in the folder around a rig's home, with the time of its last change."""
+    paths = (path for path in rig.root.parent.rglob("*") if not path.is_relative_to(rig.root))
+    return {str(path): path.stat().st_mtime_ns for path in paths}
 
 
 @pytest.mark.parametrize("how", ["cancel", "close"])

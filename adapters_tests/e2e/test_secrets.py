@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -250,9 +251,10 @@ async def test_a_hostile_folder_gets_no_rights_from_codex(rig: Rig, text: str, w
     (rig.project / ".codex" / "config.toml").write_text(HOSTILE_CODEX.format(mark=mark))
     cwd = rig.project
     if where == "repository":
-        (rig.project / ".git").mkdir()
         cwd = rig.project / "below"
         cwd.mkdir()
+    else:
+        shutil.rmtree(rig.project / ".git")
     before = (rig.env, config.read_text())[1]
     for _ in range(2):
         async with rig.agent() as link:
@@ -290,7 +292,6 @@ async def test_a_repository_that_the_user_does_not_trust_gives_its_folders_none(
     if rig.runtime.name != "codex":
         pytest.skip("Claude Code's own rules: see docs/security.md")
     mark = rig.project / "started"
-    (rig.project / ".git").mkdir()
     below = rig.project / "below"
     (below / ".codex").mkdir(parents=True)
     (below / ".codex" / "config.toml").write_text(HOSTILE_CODEX.format(mark=mark))

@@ -11,6 +11,7 @@ from uuid import uuid4
 import anyio
 
 from adapters.scripted import ScriptedModel, isolated_claude_home
+from adapters.scripted.home import work_folder
 from adapters_tests.scripted.program import LIMIT, Frame, Program
 
 
@@ -71,7 +72,7 @@ async def claude(
             file = root / "home" / "claude" / "commands" / f"{name}.md"
             file.parent.mkdir(exist_ok=True)
             file.write_text(text)
-        (root / "cwd").mkdir()
+        work_folder(root / "cwd")
         command = [binary, "--output-format=stream-json", "--input-format=stream-json", "--verbose", "--system-prompt="]
         command += [
             f"--session-id={uuid4()}",

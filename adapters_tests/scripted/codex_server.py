@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from adapters.scripted import ScriptedModel, isolated_codex_home
+from adapters.scripted.home import work_folder
 from adapters_tests.scripted.program import Frame, Program
 
 
@@ -100,7 +101,7 @@ async def codex(
     assert binary is not None
     with tempfile.TemporaryDirectory() as folder:
         root = root or Path(folder)
-        (root / "cwd").mkdir(exist_ok=True)
+        work_folder(root / "cwd")
         environment = isolated_codex_home(root / "home", model.base_url, [root / "cwd"])
         async with Codex.started([binary, "app-server", *arguments], environment, root / "cwd") as server:
             server.root = root

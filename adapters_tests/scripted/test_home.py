@@ -1,7 +1,9 @@
 """Isolated homes: a runtime inherits nothing that points to an account of the user's."""
 
 import os
+import shutil
 import stat
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 
 from adapters.scripted import isolated_claude_home, isolated_codex_home, scrubbed
+from adapters.scripted.home import work_folder
 
 FOREIGN = (
     "ANTHROPIC_API_KEY",
@@ -107,3 +110,23 @@ def test_a_missing_path_gets_a_default(tmp_path: Path, monkeypatch: pytest.Monke
     environ = isolated_claude_home(tmp_path, "http://127.0.0.1:1")
     assert environ["PATH"]
     assert environ["LANG"] == "C.UTF-8"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+@pytest.mark.parametrize("around", ["nothing", "repository", "empty .git"])
+def test_a_work_folder_is_a_repository_of_its_own(tmp_path: Path, around: str) -> None:
+    if around != "nothing":
+        work_folder(tmp_path) if around == "repository" else (tmp_path / ".git").mkdir()
+    folder = work_folder(tmp_path / "deep" / "work")
+    assert work_folder(folder) == folder
+    (folder / "a").write_text("a")
+    git = ["git", "-C", str(folder)]
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+
+    def ran(*arguments: str) -> str:
+        return subprocess.run(
+            [*git, *arguments], capture_output=True, text=True, env=environ, check=True
+        ).stdout.strip()
+
+    assert Path(ran("rev-parse", "--show-toplevel")) == folder.resolve()
+    assert ran("status", "--porcelain") == "?? a"
