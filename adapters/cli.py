@@ -15,11 +15,11 @@ from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TextIO
 
 from adapters import __version__
 from adapters.command_line import PROGRAM, Command, Grammar, Invocation, Option, UsageError
-from adapters.streams import reserve, write_stderr
+from adapters.streams import OutputLostError, abandon_output, people, reserve, write_stderr
 
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
@@ -210,16 +210,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reconfigure(errors="backslashreplace")  # a name that PYTHONIOENCODING cannot spell is no failure
     try:
         asked = _GRAMMAR.parse(sys.argv[1:] if arguments is None else arguments)
-        return _run(asked)
+        status = _run(asked, people())
+        if sys.stdout is not None:
+            people().flush()  # what is written at the end of the process fails in silence
+        return status
     except UsageError as error:
         return _complain(str(error), 2)
     except CannotStartError as error:
         return _complain(str(error), 1)
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `acp-adapters --help | head -1`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
+    except OutputLostError as lost:
+        abandon_output()
+        return 1 if lost.reader_left else _complain(str(lost), 1)
+    except OSError as error:  # of the system, and not of this program: a full disk, a folder that is gone
+        place = f" ({error.filename})" if error.filename else ""
+        return _complain(f"it cannot go on: {error.strerror or type(error).__name__}{place}", 1)
     except Exception as error:  # noqa: BLE001 - a traceback helps no user; kind and place do for a report
         from adapters.process import where
 
@@ -244,28 +250,28 @@ def _read_paths_as_utf8() -> None:
     _complain(f"file names are read as {encoding}, not as UTF-8 ({reason}): set PYTHONUTF8=1 or a UTF-8 locale", 0)
 
 
-def _run(asked: Invocation) -> int:
+def _run(asked: Invocation, out: TextIO) -> int:
     match asked.command:
         case "version":
-            print(f"{PROGRAM} {__version__}", flush=True)
+            print(f"{PROGRAM} {__version__}", file=out)
             return 0
         case "help":
-            print(_GRAMMAR.help(asked.topic), end="", flush=True)
+            print(_GRAMMAR.help(asked.topic), end="", file=out)
             return 0
         case "demo":
-            return _demo(_installed() if asked.runtime is None else [asked.runtime])
+            return _demo(_installed(out) if asked.runtime is None else [asked.runtime], out)
         case "doctor":
             from adapters.doctor import run_doctor
 
             runtimes, named = (tuple(_FRONTS), False) if asked.runtime is None else ([asked.runtime], True)
-            return run_doctor(runtimes, sys.stdout, as_json="json" in asked.options, named=named)
+            return run_doctor(runtimes, out, as_json="json" in asked.options, named=named)
         case "check":
-            return _check(asked)
+            return _check(asked, out)
         case name:
             return _serve(_FRONTS[name], name, asked.options)
 
 
-def _installed() -> Sequence[str]:
+def _installed(out: TextIO) -> Sequence[str]:
     """The runtimes that can be started here. Raises `CannotStartError` for the first one when there is none."""
     problems: list[CannotStartError] = []
     found: list[str] = []
@@ -279,20 +285,20 @@ def _installed() -> Sequence[str]:
     if not found:
         raise problems[0]
     for problem in problems:
-        print(f"Left out: {problem}\n")
+        print(f"Left out: {problem}\n", file=out)
     return found
 
 
-def _demo(runtimes: Sequence[str]) -> int:
+def _demo(runtimes: Sequence[str], out: TextIO) -> int:
     from adapters.demo import run_demo
     from adapters.process import run_for_people
 
     for name in runtimes:
         _FRONTS[name].check()
-    return run_for_people(run_demo, runtimes, sys.stdout)
+    return run_for_people(run_demo, runtimes, out)
 
 
-def _check(asked: Invocation) -> int:
+def _check(asked: Invocation, out: TextIO) -> int:
     import shutil
 
     from adapters.check.command import BOUND, Request, choose, list_rules, run_check
@@ -300,7 +306,7 @@ def _check(asked: Invocation) -> int:
 
     options, command, runtime = asked.options, asked.rest, asked.options.get("scripted")
     if "list" in options:
-        return list_rules(sys.stdout)
+        return list_rules(out)
     if not command:
         raise UsageError(f"check needs a command: {PROGRAM} check [OPTIONS] -- COMMAND ...")
     found = shutil.which(command[0])
@@ -331,7 +337,7 @@ def _check(asked: Invocation) -> int:
         chosen=chosen,
         as_json="json" in options,
     )
-    return run_for_people(run_check, request, sys.stdout, write_stderr)
+    return run_for_people(run_check, request, out, write_stderr)
 
 
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:

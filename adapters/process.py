@@ -21,7 +21,7 @@ from anyio.abc import TaskStatus
 from adapters.acp.rpc import Transport
 from adapters.acp.stdio import claim_stdio
 from adapters.log import log
-from adapters.streams import closed
+from adapters.streams import OutputLostError, closed
 
 _ORDERLY: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -76,7 +76,17 @@ def run_for_people(function: Callable[..., Awaitable[int]], *args: object) -> in
                 return status
         return 128 + signal.SIGINT
 
-    return anyio.run(cancellable)
+    try:
+        return anyio.run(cancellable)
+    except BaseExceptionGroup as group:  # task groups wrap what leaves them; what ends a command is one thing
+        lost, _ = group.split(OutputLostError)
+        raise _innermost(lost or group) from None
+
+
+def _innermost(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return error
 
 
 async def _cancel_on_signal(
@@ -165,10 +175,9 @@ class _LibraryLog(logging.Handler):
 
 def where(error: BaseException | None) -> dict[str, str]:
     """Kind and place of an exception, without its text: the innermost line of ours, or of anybody's."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     if error is None:
         return {}
+    error = _innermost(error)
     places: list[str] = []
     ours: list[str] = []
     trace = error.__traceback__

@@ -1,16 +1,21 @@
 """The standard streams of a process that somebody else started: descriptors 0, 1 and 2, open or not.
 
-Owns what is done about closed ones, and how stderr is written. Every start pays for its imports, so there are next to none.
+Owns what is done about closed ones, how stderr is written, and what a command for people does when nobody takes its output. Every
+start pays for the imports, so there are next to none.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
 import sys
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TextIO, TypeVar, cast
+
+_T = TypeVar("_T")
 
 _AT_ONCE: Final = 4096  # bytes that a pipe takes without waiting when it is ready (PIPE_BUF)
 
@@ -86,3 +91,47 @@ def _write_ready(descriptor: int, data: bytes) -> None:
         if not select.select([], [descriptor], [], 0)[1]:
             return
         os.write(descriptor, data[start : start + _AT_ONCE])
+
+
+class OutputLostError(Exception):
+    """Standard output takes nothing more. The message says why."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(f"standard output cannot be written: {cause.strerror}")
+        self.reader_left = isinstance(cause, BrokenPipeError)
+        """Whoever reads has enough, as in `| head -3`: there is nothing to complain about."""
+
+
+class _Output:
+    """`sys.stdout`, whose errors are told from those of any other file."""
+
+    def write(self, text: str) -> int:
+        return _told(lambda stream: stream.write(text))
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        _told(lambda stream: stream.writelines(lines))
+
+    def flush(self) -> None:
+        _told(lambda stream: stream.flush())
+
+
+def _told(use: Callable[[TextIO], _T]) -> _T:
+    if sys.stdout is None:
+        raise OutputLostError(OSError(errno.EBADF, "it is closed"))
+    try:
+        return use(sys.stdout)
+    except OSError as error:
+        raise OutputLostError(error) from None
+
+
+def people() -> TextIO:
+    """Standard output for a command that people watch: `print(..., file=people())`. Writing raises `OutputLostError`."""
+    return cast("TextIO", _Output())
+
+
+def abandon_output() -> None:
+    """Nothing is written to standard output any more: what its stream still holds goes nowhere at the end of the process."""
+    with suppress(OSError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)

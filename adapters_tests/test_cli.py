@@ -1,5 +1,6 @@
 """The command `acp-adapters` as a user or a client meets it: what it prints, where, and its exit status."""
 
+import errno
 import gc
 import json
 import os
@@ -151,13 +152,47 @@ def test_an_unexpected_failure_is_one_line_without_its_text(
     assert "sk-secret" not in printed.err
 
 
-def test_a_closed_stdout_is_no_traceback(environ: dict[str, str]) -> None:
+SPEAKING = pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["doctor"], ["doctor", "--json"], ["check", "--list"]]
+)
+
+
+@SPEAKING
+def test_a_reader_who_has_enough_is_no_fault(environ: dict[str, str], arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as broken:
-        command = [*COMMAND, "--help"]
+        command = [*COMMAND, *arguments]
         result = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE, env=environ, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (1, b"")
+
+
+@SPEAKING
+@pytest.mark.parametrize(
+    ("stdout", "cause"),
+    [(">/dev/full", "No space left on device"), (">&-", "it is closed"), ("1</dev/null", "Bad file")],
+)
+def test_output_that_cannot_be_written_is_told_in_words(
+    environ: dict[str, str], arguments: list[str], stdout: str, cause: str
+) -> None:
+    command = ["sh", "-c", f'exec "$@" {stdout}', "sh", *COMMAND, *arguments]
+    result = subprocess.run(command, capture_output=True, env=environ, timeout=60, check=False)
+    assert result.returncode == 1
+    printed = result.stderr.decode()
+    assert printed.startswith("acp-adapters: standard output cannot be written: ")
+    assert cause in printed
+    assert printed.count("\n") == 1
+
+
+def test_a_disk_that_is_full_elsewhere_is_told_in_words_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/tmp/somewhere")  # noqa: S108 - a name
+
+    monkeypatch.setattr(doctor, "run_doctor", fail)
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == "acp-adapters: it cannot go on: No space left on device (/tmp/somewhere)\n"
 
 
 @pytest.mark.anyio

@@ -1,5 +1,6 @@
 """The agent as a process: its ends, its signals, and what reaches stderr. The server behind it is a stub."""
 
+import errno
 import json
 import os
 import signal
@@ -12,7 +13,8 @@ import pytest
 
 from adapters.acp.framing import LineDecoder
 from adapters.client.process import AgentProcess, start_agent
-from adapters.process import where
+from adapters.process import run_for_people, where
+from adapters.streams import OutputLostError
 
 ROOT = Path(__file__).parents[1]
 
@@ -175,6 +177,30 @@ sys.exit(run_for_people(command, int(sys.argv[1])))
 def test_a_command_for_people_ends_with_its_own_status() -> None:
     result = ran([sys.executable, "-c", PEOPLE, "3"])
     assert (result.returncode, result.stdout, result.stderr) == (3, b"ready\ncleaned up\n", b"")
+
+
+async def _lose_output(beside: Exception | None) -> int:
+    """Fail in the middle of tasks, as the demo and the check do."""
+
+    async def fail() -> None:
+        try:
+            await anyio.sleep_forever()
+        finally:
+            if beside is not None:
+                raise beside
+
+    async with anyio.create_task_group() as outer, anyio.create_task_group() as tasks:
+        outer.start_soon(anyio.sleep_forever)
+        tasks.start_soon(fail)
+        await anyio.lowlevel.checkpoint()
+        raise OutputLostError(BrokenPipeError(errno.EPIPE, "x"))
+
+
+@pytest.mark.parametrize("beside", [None, ValueError("x")])
+def test_lost_output_leaves_a_command_as_it_is_whatever_else_fails_with_it(beside: Exception | None) -> None:
+    with pytest.raises(OutputLostError) as caught:
+        run_for_people(_lose_output, beside)
+    assert caught.value.reader_left
 
 
 @pytest.mark.anyio

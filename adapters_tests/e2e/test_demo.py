@@ -28,7 +28,7 @@ async def end(process: subprocess.Popen[bytes], folder: Path) -> tuple[str, str]
         out, err = await anyio.to_thread.run_sync(process.communicate)
     await wait_for(lambda: not living_in(folder), 3, f"nothing left of {living_in(folder)}")
     assert [entry.name for entry in os.scandir(folder) if entry.name.startswith("acp-adapters-demo-")] == []
-    return out.decode(), err.decode()
+    return (out or b"").decode(), err.decode()
 
 
 async def test_every_claim_of_the_demo_holds(runtime: RuntimeUnderTest, tmp_path: Path) -> None:
@@ -53,3 +53,19 @@ async def test_an_interrupted_demo_leaves_nothing(runtime: RuntimeUnderTest, tmp
     _, err = await end(process, tmp_path)
     assert process.returncode not in (0, None)
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("line", ["the real runtime", "answers initialize", "a tool is running"])
+async def test_a_reader_who_has_enough_ends_the_demo_in_silence(
+    runtime: RuntimeUnderTest, tmp_path: Path, line: str
+) -> None:
+    """`demo | head -3`: nothing is left, and there is nothing to report."""
+    process = demo(runtime, tmp_path)
+    assert process.stdout is not None
+    with anyio.fail_after(30):
+        while line not in (await anyio.to_thread.run_sync(process.stdout.readline)).decode():
+            assert process.poll() is None
+    process.stdout.close()
+    process.stdout = None
+    _, err = await end(process, tmp_path)
+    assert (process.returncode, err) == (1, "")
