@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.core.executable import Executable, Found
 from adapters.core.runtime import Features
+from adapters.core.server_keys import is_plain, spelled
 
 if TYPE_CHECKING:
     from adapters.core.runtime import SessionSetup
@@ -41,6 +42,15 @@ _LEFT_BY_ANOTHER: Final = frozenset(
 
 _NEVER_SET: Final = "ACP_ADAPTERS_NEVER_SET"
 """A variable that no process of ours has."""
+
+_OF_THE_CLI: Final = frozenset(
+    {
+        "claude-artifacts", "claude-browser", "claude-code-remote", "claude-device", "claude-docs", "claude-in-chrome",
+        "claude-pages", "claude-preview", "computer-use", "constructor", "hearthbot", "ide", "prototype", "remote-devices",
+        "webagent", "workspace",
+    }
+)  # fmt: skip
+"""Names of servers that the CLI keeps for itself: one of the client vanishes, or its tools do (2.1.332)."""
 
 _ARGUMENTS: Final = (
     "--input-format",
@@ -95,7 +105,15 @@ def child_environment(environ: Mapping[str, str], session_id: str, cwd: str) -> 
 
 def mcp_configuration(servers: Sequence[Any]) -> dict[str, Any]:
     """The content of an `--mcp-config` file for `McpServerStdio` and `McpServerHttp` values. Holds secrets."""
-    return {"mcpServers": {server.name: _server(server) for server in servers}}
+    return {"mcpServers": {server_key(server.name): _server(server) for server in servers}}
+
+
+def server_key(name: str) -> str:
+    """What a server of the client is called in the CLI: its name where that is the name of nothing else there.
+
+    The CLI squeezes other names, so that servers replace one another, and a rule for one holds for the next (2.1.332).
+    """
+    return name if is_plain(name) and name.lower().replace("_", "-") not in _OF_THE_CLI else spelled(name)
 
 
 def _server(server: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from adapters.claude.tools import mcp_title, shown_name
 from adapters.core.question_text import Choices, described, fields, name_of, said, title_of, unseen_note, visible, whole
 from adapters.core.runtime import PermissionOption
 from adapters.core.shapes import as_list, as_mapping, as_text
@@ -103,7 +104,7 @@ def _tool(request: Mapping[str, Any], *, call_shown: bool) -> Ask:
         made.add(f"allow_always_{index}", name, "allow_always", _allowed(request, updates), rules)
     made.add("reject_once", "Reject", "reject_once", denied(_DENIED))
     name, tool_input = as_text(request.get("tool_name")), as_mapping(request.get("input"))
-    tool = as_text(request.get("display_name")) or name or "a tool"
+    tool = mcp_title(name) or as_text(request.get("display_name")) or name or "a tool"
     subject = _subject(tool_input)
     text = as_text(tool_input.get(subject)).strip()
     title = title_of(f"{tool}: {text}" if text else f"Use {tool}")
@@ -130,8 +131,10 @@ def _subject(tool_input: Mapping[str, Any]) -> str:
 
 def _said(request: Mapping[str, Any], subject: str) -> Iterator[str]:
     """Why it asks and what for, in the CLI's words, without what the title says."""
+    tool = as_text(request.get("tool_name"))
     for name in ("description", "decision_reason"):
         text = as_text(request.get(name)).strip()
+        text = text.replace(tool, shown_name(tool)) if tool else text
         if text != subject and not (text.endswith("…") and subject.startswith(text[:-1])):
             yield said(text)
     if (blocked := as_text(request.get("blocked_path"))) and blocked not in subject:
@@ -166,7 +169,7 @@ def _rule_names(update: Mapping[str, Any]) -> Sequence[str]:
     """The rules of an update, as the CLI writes them; none when one of them cannot be read."""
     names: list[str] = []
     for rule in map(as_mapping, as_list(update.get("rules"))):
-        tool, content = as_text(rule.get("toolName")), rule.get("ruleContent")
+        tool, content = shown_name(as_text(rule.get("toolName"))), rule.get("ruleContent")
         if not tool or not isinstance(content, str | None):
             return ()
         names.append(f"{tool}({content})" if content else tool)

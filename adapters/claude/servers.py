@@ -7,11 +7,13 @@ from typing import Any
 
 from adapters.acp.schema import Notice
 from adapters.core.runtime import Output
+from adapters.core.server_keys import name_of
 from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import one_line
 
 
 class Servers:
-    """The servers of one session. `ours` gives the names of those that the client brought."""
+    """The servers of one session. `ours` gives the keys of those that the client brought."""
 
     def __init__(self, ours: Callable[[], Iterable[str]], deliver: Callable[[Output], None]) -> None:
         self._ours = ours
@@ -19,13 +21,13 @@ class Servers:
         self._told: set[tuple[str, str]] = set()
 
     def tell(self, states: Sequence[tuple[str, str]]) -> None:
-        """What the CLI says of its servers, name and status each."""
+        """What the CLI says of its servers, key and status each."""
         ours = set(self._ours())
         for name, status in states:
             if name in ours and status not in ("connected", "disabled") and (name, status) not in self._told:
                 self._told.add((name, status))
                 state = "does not answer yet" if status == "pending" else f"is not connected ({status})"
-                title = f"The MCP server {name} {state}: its tools are missing."
+                title = one_line(f"The MCP server {name_of(name)} {state}: its tools are missing.")
                 self._deliver(Output(Notice(severity="warning", title=title)))
 
     def still_connecting(self, answer: Mapping[str, Any]) -> bool:

@@ -33,6 +33,7 @@ from adapters.acp.errors import AcpError, InternalError, as_acp_error
 from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate
 from adapters.claude import commands, orphans
 from adapters.claude.asking import Asking
+from adapters.claude.environment import server_key
 from adapters.claude.frames import (
     AskedOther,
     AskedPermission,
@@ -113,7 +114,7 @@ class ClaudeSession:
         """What stands here until it is up is true when the start is given up."""
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
-        self._servers = Servers(lambda: [server.name for server in self._setup.mcp_servers], self._deliver)
+        self._servers = Servers(lambda: [server_key(server.name) for server in self._setup.mcp_servers], self._deliver)
         self._watch = Watch(
             self._turns, self._store, self._servers, self.tasks, process=lambda: self._process, apply=self._apply
         )

@@ -21,6 +21,7 @@ from adapters.acp.schema import (
     ToolCallUpdate,
 )
 from adapters.core.question_text import visible
+from adapters.core.server_keys import name_of
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
@@ -135,8 +136,7 @@ def describe(name: str, tool_input: Any, cwd: str) -> Description:
     given = as_mapping(tool_input)
     tool = _TOOLS.get(name)
     if tool is None:
-        mcp = _MCP.fullmatch(name)
-        return Description("other", one_line(f"{mcp['server']}: {mcp['tool']}" if mcp else name) or "Tool")
+        return Description("other", mcp_title(name) or one_line(name) or "Tool")
     path = absolute(given.get(tool.path), cwd) if tool.path else ""
     line = given.get("offset")
     locations: Sequence[ToolCallLocation] = ()
@@ -149,12 +149,24 @@ def describe(name: str, tool_input: Any, cwd: str) -> Description:
     return Description(tool.kind, one_line(visible(title)) if tool.kind == "execute" else title, locations, content)
 
 
+def mcp_title(name: str) -> str:
+    """The server, under the client's name, and the tool; empty for every other tool."""
+    mcp = _MCP.fullmatch(name)
+    return one_line(f"{name_of(mcp['server'])}: {mcp['tool']}") if mcp else ""
+
+
+def shown_name(name: str) -> str:
+    """The name of a tool, with the client's name of its MCP server."""
+    mcp = _MCP.fullmatch(name)
+    return f"mcp__{name_of(mcp['server'])}__{mcp['tool']}" if mcp else name
+
+
 def tool_call(name: str, tool_use_id: str, tool_input: Any, cwd: str, status: str) -> ToolCallUpdate:
     """The report of a call that has no result yet: everything that is known of it (TOOL-2)."""
     description = describe(name, tool_input, cwd)
     return ToolCallUpdate(
         tool_call_id=tool_use_id,
-        name=name or "tool",
+        name=shown_name(name) or "tool",
         title=description.title,
         kind=description.kind,  # pyright: ignore[reportArgumentType] - the table holds schema values
         status=status,  # pyright: ignore[reportArgumentType]

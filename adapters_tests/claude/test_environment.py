@@ -11,9 +11,18 @@ from hypothesis import strategies as st
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import ResumeSession, parse_params
-from adapters.claude.environment import MARK, arguments, child_environment, find_claude, literal, mcp_configuration
+from adapters.claude.environment import (
+    MARK,
+    arguments,
+    child_environment,
+    find_claude,
+    literal,
+    mcp_configuration,
+    server_key,
+)
 from adapters.claude.state import private_file, state_folder
 from adapters.core.runtime import SessionSetup
+from adapters.core.server_keys import spelled
 
 S = "0b6d6b4e-8f39-4c57-9d2c-111111111111"
 
@@ -86,6 +95,11 @@ def test_mcp_servers_are_written_as_the_cli_reads_them() -> None:
             "h": {"type": "http", "url": "http://127.0.0.1", "headers": {"Authorization": "s"}},
         }
     }
+
+
+@pytest.mark.parametrize("name", ["ide", "claude-in-chrome", "Claude_Preview", "__proto__", "my server"])
+def test_a_name_that_the_cli_keeps_or_squeezes_is_spelled(name: str) -> None:
+    assert server_key(name) == spelled(name)
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")

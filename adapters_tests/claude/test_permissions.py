@@ -204,7 +204,7 @@ def test_an_edit_with_characters_that_cannot_be_seen_says_so() -> None:
 def test_the_input_of_an_mcp_tool_is_in_the_description() -> None:
     """Its call's content is empty, and not every client shows a raw input."""
     ask = asked({"tool_name": "mcp__box__send", "input": {"to": "a@b", "body": LONG, "description": "x"}})
-    assert ask.title == "mcp__box__send: x"
+    assert ask.title == "box: send: x"
     assert ask.description == f"to: a@b\nbody:\n```\n{LONG}\n```"
 
 
@@ -268,3 +268,21 @@ def test_long_answers_of_a_question_are_readable_whole() -> None:
     assert ask.options[0].name == answer
     assert text in (ask.description or "")
     assert answer in (ask.description or "")
+
+
+def test_a_tool_of_a_server_is_named_with_the_clients_name_of_that() -> None:
+    """The CLI's own name for it is the tool's alone; what it spells out is shown as the client wrote it."""
+    rule = {"type": "addRules", "rules": [{"toolName": "mcp__my-box-0x20__open"}], "behavior": "allow"}
+    request = {
+        "tool_name": "mcp__my-box-0x20__open",
+        "display_name": "Open",
+        "input": {"path": "/x"},
+        "permission_suggestions": [{**rule, "destination": "localSettings"}],
+        "decision_reason": "mcp__my-box-0x20__open is asked about",
+    }
+    ask = asked(request)
+    assert ask.title == "my box: open: /x"
+    assert ask.options[1].name == "Always allow mcp__my box__open in this project"
+    assert ask.answers["allow_always_1"]["updatedPermissions"] == [{**rule, "destination": "localSettings"}]
+    assert ask.description == "mcp__my box__open is asked about"
+    assert asked({**request, "input": {}}).title == "Use my box: open"

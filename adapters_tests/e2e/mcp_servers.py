@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -132,12 +133,15 @@ def http_server(name: str) -> Iterator[Http]:
 
 
 def offered(model: ScriptedServer) -> list[ToolUse]:
-    """The tool `who` of each server that the model was last offered, as it would call it."""
-    calls: list[ToolUse] = []
-    for tool in model.records[-1].body.get("tools", []):
-        name = str(tool.get("name"))
-        if tool.get("type") == "namespace" and name.startswith("mcp__"):
-            calls += [ToolUse(inner["name"], {}, namespace=name) for inner in tool["tools"] if inner["name"] == "who"]
-        elif name.startswith("mcp__") and name.endswith("__who"):
-            calls.append(ToolUse(name, {}))
-    return calls
+    """The tool `who` of each server that the model was last told of, as it would call it."""
+    body = model.records[-1].body
+    spaces = [tool for tool in body.get("tools", []) if tool.get("type") == "namespace"]
+    if spaces:
+        return [
+            ToolUse(tool["name"], {}, namespace=space["name"])
+            for space in spaces
+            for tool in space["tools"]
+            if tool["name"] == "who"
+        ]
+    named = re.findall(r"mcp__[\w-]+?__who\b", json.dumps(body))  # in its list of tools, or in a text that lists more
+    return [ToolUse(name, {}) for name in dict.fromkeys(named)]

@@ -8,13 +8,22 @@ from pathlib import Path
 import pytest
 
 from adapters.client import permissions
+from adapters.client.permissions import Question
 from adapters.scripted.script import Answer, say
+from adapters_tests.e2e.asked import Asked
 from adapters_tests.e2e.mcp_servers import Stdio, http_server, offered
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Rig
 from adapters_tests.e2e.test_settings import agent
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def repository(rig: Rig) -> None:
+    """The project is a repository of its own: Claude Code writes and reads its rules in the nearest one."""
+    (rig.project / ".git").mkdir()
+
 
 SPELLINGS = (
     "${PLANTED}", "$PLANTED", "$${PLANTED}", "${${PLANTED}}", "a${PLANTED}b${NOT_SET}", "${NOT_SET:-${PLANTED}}",
@@ -41,6 +50,62 @@ async def test_values_of_servers_are_literal(rig: Rig, text: str) -> None:
     for path, received in http.heard:
         assert path.replace("%7B", "{").replace("%7D", "}") == "/?q=${PLANTED}&r=${NOT_SET:-x}"
         assert [received[f"x-{at}"] for at in range(len(SPELLINGS))] == list(SPELLINGS)
+
+
+# --- names ---------------------------------------------------------------------------------------------------------------
+
+NAMES = (
+    "my server", "my.server", "my_server", "My_Server", "my-server-0x20", "ide", "__proto__", "constructor", "toString",
+    "a__b", "_", "é", "документация", "codex_apps", "workspace", "claude-code-remote", "7", "x" * 60, " a/b@c:d ",
+)  # fmt: skip
+
+
+async def test_servers_of_any_name_are_called_and_shown_under_it(rig: Rig, text: str) -> None:
+    """SETUP-5, SETUP-6, TOOL-2: no server takes another one's place; the client sees the names that it gave."""
+    servers = [Stdio(name, rig.root / f"{at}.log") for at, name in enumerate(NAMES)]
+    asked = Asked()
+    async with rig.agent(asked) as link:
+        session = await link.new(mcpServers=[server.given() for server in servers])
+        await link.turn(session, f"{text} before")
+        tools = offered(rig.model)
+        assert len(tools) == len(NAMES)
+        for at, tool in enumerate(tools):
+            rig.answer(f"{text} {at}", Answer((tool,)), say("Called."))
+            await link.turn(session, f"{text} {at}")
+        calls = link.client.view(session).items("tool_call")
+        for call, question in zip(calls, asked.questions, strict=True):
+            (name,) = (name for name in NAMES if f"'I am {name}'" in str(call.fields["content"]))
+            assert call.fields["title"] == " ".join(f"{name}: who".split())
+            assert call.fields["name"] == f"mcp__{name}__who"
+            assert " ".join(name.split()) in question.params["title"]
+        await link.replays_alike(session)
+    assert [server.calls for server in servers] == [1] * len(NAMES)
+
+
+async def test_a_rule_for_one_server_holds_for_no_other(rig: Rig, text: str) -> None:
+    """PERM-7: names that the runtime would squeeze to the same, also of a server that comes in another session."""
+    one, other = Stdio("my server", rig.root / "one.log"), Stdio("my_server", rig.root / "other.log")
+    asked = Asked()
+
+    async def always(question: Question) -> str | None:
+        offers = [option["optionId"] for option in question.params["options"] if option["kind"] == "allow_always"]
+        return offers[-1]
+
+    asked.answer = always
+    async with rig.agent(asked) as link:
+        for number, server in enumerate((one, other, one)):
+            session = await link.new(mcpServers=[server.given()])
+            await link.turn(session, f"{text} before {number}")
+            (tool,) = offered(rig.model)
+            rig.answer(f"{text} {number}", Answer((tool,)), say("Called."))
+            await link.turn(session, f"{text} {number}")
+    titles = [question.params["title"] for question in asked.questions]
+    assert ["my server" in title for title in titles[:2]] == [True, False]
+    assert "my_server" in titles[1]
+    assert len(titles) == (2 if rig.runtime.name == "claude" else 3), (
+        "Codex remembers the client's servers for one session"
+    )
+    assert (one.calls, other.calls) == (2, 1)
 
 
 # --- beside the user's own -------------------------------------------------------------------------------------------------
