@@ -60,7 +60,7 @@ _COMMANDS: Final = (
     Command(
         "doctor",
         "say what would be started and whether it can work here",
-        "Starts no session, sends nothing, and prints no secret. Exit status 1 means that something has to be done first.",
+        "Starts no session, sends and writes nothing, prints no secret. Exit status 1: something has to be done first.",
         (Option("--json", "print the report as JSON"),),
         takes_runtime=True,
     ),

@@ -1,7 +1,7 @@
 """`acp-adapters doctor`: what would be started here, and what is missing. Owns the checks and both forms of the report.
 
-Starts no session and opens no connection. Reads no credentials: of a login only its presence is reported, by a name that the user
-knows or as Codex's own `login status` tells it, never a value. Leaves nothing behind but the empty folder of the locks.
+Starts no session and opens no connection. Of a login only its presence and kind are reported, as the runtime itself tells them
+or by a name that the user knows, never a value. Writes nothing: the runtimes answer apart from the user's folders.
 """
 
 from __future__ import annotations
@@ -11,33 +11,32 @@ import importlib.metadata
 import json
 import os
 import platform
+import re
 import shlex
-import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
-from adapters import __version__
+from adapters import __version__, inquiry
 from adapters.acp.errors import AcpError
 from adapters.claude import environment as claude
 from adapters.claude import folder as claude_folder
-from adapters.claude.state import state_folder
+from adapters.claude.state import state_place
 from adapters.codex import environment as codex
 from adapters.codex import folder as codex_folder
 from adapters.core.executable import Found
+from adapters.core.shapes import as_mapping, as_text
 
 OK: Final = "ok"
 UNSURE: Final = "unsure"
 """Nothing is proved to be wrong, but the user should know."""
 FAILED: Final = "failed"
 """The agent would not work."""
-
-_PROGRAM_SECONDS: Final = 10.0
-"""Both runtimes print their version in 0.02 s; a wrapper script that asks the network may take seconds."""
 
 _SHOWS_LATER: Final = " (whether it is valid shows at the first prompt)"
 
@@ -87,7 +86,7 @@ def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False, n
     else:
         out.write(f"acp-adapters {__version__}, Python {platform.python_version()}, {platform.system()}\n")
         out.writelines(f"\n{name}\n{''.join(map(_to_text, checks))}" for name, checks in reports.items())
-        verdict = "Nothing speaks against it." if healthy else "It would not work yet: see the lines marked [no]."
+        verdict = "No problems found." if healthy else "It would not work yet: see the lines marked [no]."
         out.write(f"\n{verdict}\n")
     out.flush()
     return 0 if healthy else 1
@@ -105,30 +104,31 @@ def _as_optional(checks: list[Check]) -> list[Check]:
 def check_claude(environ: Mapping[str, str]) -> list[Check]:
     """Everything that `acp-adapters claude` needs, in the order in which it needs it."""
     found = claude.find_claude(environ)
-    program = _program(found, claude.missing_text(environ), claude.EXECUTABLE, environ)
+    program = _program(found, _CLAUDE, claude.missing_text, environ)
     try:
         environ = claude_folder.settled(environ)
         claude_folder.require_config_dir(environ)
     except AcpError as error:
         return [*program, Check("session store", FAILED, error.message)]
     store = _store(claude_folder.config_dir(environ) / "projects", claude_folder.VARIABLE)
-    return [*program, store, _locks(environ), _claude_login(found, environ)]
+    answers = program[-1].status != FAILED
+    return [*program, _claude_settings(environ), store, _locks(environ), _claude_login(found, environ, answers=answers)]
 
 
 def check_codex(environ: Mapping[str, str]) -> list[Check]:
     """Everything that `acp-adapters codex` needs, in the order in which it needs it."""
     found = codex.find_codex(environ)
-    program = _program(found, codex.missing_text(environ), codex.EXECUTABLE, environ)
     try:
         environ = codex_folder.settled(environ)
         codex_folder.require_codex_home(environ)
+        environ = inquiry.codex_environment(environ)
     except AcpError as error:
-        return [*program, Check("configuration", FAILED, error.message)]
+        return [*_program(found, _CODEX, codex.missing_text, environ), Check("configuration", FAILED, error.message)]
+    program = _program(found, _CODEX, codex.missing_text, environ)
     home = codex_folder.codex_home(environ)
-    usable = found is not None and program[-1].status == OK
-    configuration, login = _codex_configuration(str(found.path) if found and usable else None, home, environ)
-    store = _store(home / "sessions", "CODEX_HOME")
-    return [*program, configuration, store, login]
+    status = inquiry.codex_status(found.path, environ) if found and program[-1].status != FAILED else None
+    configuration, login = _codex_configuration("codex" if found is None else str(found.path), home, status)
+    return [*program, configuration, _store(home / "sessions", codex_folder.VARIABLE), login]
 
 
 _CHECKS: Final = {"claude": check_claude, "codex": check_codex}
@@ -137,17 +137,48 @@ _CHECKS: Final = {"claude": check_claude, "codex": check_codex}
 # --- the checks --------------------------------------------------------------------------------------------------------
 
 
-def _program(found: Found | None, missing: str, variable: str, environ: Mapping[str, str]) -> list[Check]:
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """How a runtime's program is recognized."""
+
+    title: str
+    variable: str
+    version: re.Pattern[str]
+    """What `--version` prints: the number is the first group."""
+    tested: str
+    """The version that this agent is tested with."""
+
+
+_CLAUDE: Final = _Known(
+    "Claude Code", claude.EXECUTABLE, re.compile(r"(\d+\.\d+\.\d+)\S* \(Claude Code\)"), claude.TESTED
+)
+_CODEX: Final = _Known("Codex", codex.EXECUTABLE, re.compile(r"codex(?:-cli)? (\d+\.\d+\.\d+)\S*"), codex.TESTED)
+
+
+def _program(
+    found: Found | None, known: _Known, missing: Callable[[Mapping[str, str]], str], environ: Mapping[str, str]
+) -> list[Check]:
     if found is None:
-        return [Check("program" if environ.get(variable) else _NOT_INSTALLED, FAILED, missing)]
+        return [Check("program" if environ.get(known.variable) else _NOT_INSTALLED, FAILED, missing(environ))]
     program = Check("program", OK, f"{found.path} (from {found.source}{_package_version(found.source)})")
+    remedy = f"reinstall it, or set {known.variable} to one that starts"
+    if found.source == known.variable:
+        remedy = f"unset {known.variable}, or point it to one that starts"
     version, problem = _version(found.path, environ)
-    if problem is None:
-        return [program, Check("version", OK, version)]
-    remedy = f"reinstall it, or set {variable} to one that starts"
-    if found.source == variable:
-        remedy = f"unset {variable}, or point it to one that starts"
-    return [program, Check("version", FAILED, problem, remedy)]
+    if problem is not None:
+        return [program, Check("version", FAILED, problem, remedy)]
+    number = known.version.fullmatch(version)
+    if number is None:
+        text = f"this is not {known.title}: --version prints {version}"
+        return [program, Check("version", FAILED, text, f"unset {known.variable}, or point it to {known.title}")]
+    if _numbers(number[1]) < _numbers(known.tested):
+        text = f"{version}, older than the tested {known.tested}"
+        return [program, Check("version", UNSURE, text, "update it, if something does not work")]
+    return [program, Check("version", OK, f"{version}, tested with {known.tested}")]
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in version.split(".")]
 
 
 def _package_version(source: str) -> str:
@@ -160,37 +191,14 @@ def _package_version(source: str) -> str:
 def _version(program: Path, environ: Mapping[str, str]) -> tuple[str, str | None]:
     """What `--version` prints, and what went wrong."""
     try:
-        status, output, errors = _run([str(program), "--version"], environ)
+        status, output, errors = inquiry.run([str(program), "--version"], environ)
     except OSError as error:
         return "", f"it cannot be started: {error.strerror}"
     except subprocess.TimeoutExpired:
-        return "", f"no answer to --version within {_PROGRAM_SECONDS:g} seconds"
+        return "", f"no answer to --version within {inquiry.SECONDS:g} seconds"
     if status != 0 or not _first_line(output):
         return "", f"--version ended with status {status}: {_first_line(errors) or 'no output'}"
     return _first_line(output), None
-
-
-def _run(command: Sequence[str], environ: Mapping[str, str]) -> tuple[int, bytes, bytes]:
-    """Status and output of a short command. Bounded: one that hangs is killed with its children.
-
-    Raises `OSError` when it cannot be started, `subprocess.TimeoutExpired` when it hung.
-    """
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(environ),
-        start_new_session=True,
-    )
-    with process:
-        try:
-            output, errors = process.communicate(timeout=_PROGRAM_SECONDS)
-        except subprocess.TimeoutExpired:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
-    return process.returncode, output, errors
 
 
 def _store(folder: Path, variable: str) -> Check:
@@ -201,9 +209,15 @@ def _store(folder: Path, variable: str) -> Check:
 def _locks(environ: Mapping[str, str]) -> Check:
     name, remedy = "lock folder", "make it writable, or set ACP_ADAPTERS_STATE_DIR to another one"
     try:
-        return _folder(name, state_folder(environ), remedy)
+        folder = state_place(environ)
     except AcpError as error:
         return Check(name, FAILED, error.message)
+    try:
+        if folder.exists() and folder.stat().st_uid != os.geteuid():
+            return Check(name, FAILED, f"{folder} belongs to another user", remedy)
+        return _folder(name, folder, remedy)
+    except OSError as error:
+        return Check(name, FAILED, f"{folder} cannot be looked at: {error.strerror}", remedy)
 
 
 def _folder(name: str, folder: Path, remedy: str) -> Check:
@@ -224,40 +238,70 @@ def _folder(name: str, folder: Path, remedy: str) -> Check:
     return Check(name, OK, detail)
 
 
-def _claude_login(found: Found | None, environ: Mapping[str, str]) -> Check:
+def _claude_settings(environ: Mapping[str, str]) -> Check:
+    """Claude Code passes over a file that it cannot read, with every permission rule in it, and says nothing."""
+    settings = claude_folder.config_dir(environ) / "settings.json"
+    for file in (settings, inquiry.claude_state_file(environ)):
+        if problem := inquiry.json_problem(file):
+            return Check("settings", FAILED, problem, "correct that file: Claude Code passes over the whole of it")
+    return Check(
+        "settings", OK, str(settings) if settings.exists() else f"{settings} (none: Claude Code's own defaults)"
+    )
+
+
+def _claude_login(found: Found | None, environ: Mapping[str, str], *, answers: bool) -> Check:
+    program = "claude" if found is None else shlex.quote(str(found.path))
+    remedy = f"to log in: {program} auth login  or set ANTHROPIC_API_KEY; to ask: {program} auth status"
+    said = inquiry.claude_login(found.path, environ) if found and answers else inquiry.Login(None)
+    if said.known:
+        return Check("login", OK, f"Claude Code has one ({said.method or 'no word of what kind'})" + _SHOWS_LATER)
+    if said.known is False:
+        if sys.platform == "darwin":
+            return Check("login", UNSURE, "no sign of one, but a keychain cannot be seen from here", remedy)
+        return Check("login", FAILED, "nobody is logged in", remedy)
     signs = [f"{name} is set" for name in _LOGIN_VARIABLES if environ.get(name)]
     credentials = claude_folder.config_dir(environ) / ".credentials.json"
     if os.path.exists(credentials):  # noqa: PTH110 - False, not an error, where the folder may not be searched
         signs.append(f"{credentials} exists")
     if signs:
         return Check("login", OK, "; ".join(signs) + _SHOWS_LATER)
-    program = "claude" if found is None else shlex.quote(str(found.path))
     detail = "no sign of one (a system keychain and key helpers cannot be seen from here)"
-    remedy = f"to log in: {program} auth login  or set ANTHROPIC_API_KEY; to ask: {program} auth status"
     return Check("login", UNSURE, detail, remedy)
 
 
-def _codex_configuration(program: str | None, home: Path, environ: Mapping[str, str]) -> tuple[Check, Check]:
-    """Whether Codex can load its configuration, and whether it finds a login. Its own words may hold secrets: not shown."""
-    name, file = "configuration", home / "config.toml"
-    command = "codex" if program is None else shlex.quote(program)
-    unsure = Check("login", UNSURE, "not known", f"to log in: {command} login; to ask: {command} login status")
-    if not home.is_dir():
-        return Check(name, OK, f"{file} (none: Codex's own defaults)"), replace(unsure, detail="no sign of one")
-    if program is None:
-        return Check(name, UNSURE, str(file)), unsure
-    try:
-        status, _, errors = _run([program, "login", "status"], environ)
-    except (OSError, subprocess.TimeoutExpired):
-        return Check(name, UNSURE, f"{file} (no answer to login status)"), unsure
-    if b"Error loading configuration" in errors:
-        remedy = f"to see what is wrong in it: {command} login status"
-        return Check(name, FAILED, f"{file} cannot be loaded", remedy), unsure
-    loaded = Check(name, OK, str(file) if file.exists() else f"{file} (none: Codex's own defaults)")
-    if status == 0:
+def _codex_configuration(program: str, home: Path, status: inquiry.CodexStatus | None) -> tuple[Check, Check]:
+    """Whether Codex can load its configuration, and whether it finds a login. Its own words may hold secrets: not shown.
+
+    `status` is None when it was not asked.
+    """
+    file, command = home / "config.toml", shlex.quote(program)
+    remedy = f"to log in: {command} login; to ask: {command} login status"
+    unsure = Check("login", UNSURE, "not known", remedy)
+    name = str(file) if file.exists() else f"{file} (none: Codex's own defaults)"
+    if status is None:
+        return Check("configuration", UNSURE, name), unsure
+    if status.broken:
+        see = f"to see what is wrong in it: {command} login status"
+        return Check("configuration", FAILED, f"{file}{status.place} cannot be loaded", see), unsure
+    loaded = Check("configuration", OK, name)
+    if status.login.known:
         return loaded, Check("login", OK, "Codex has one" + _SHOWS_LATER)
-    detail = "Codex has none of its own (a model provider of your own in config.toml needs none)"
-    return loaded, Check("login", UNSURE, detail, unsure.remedy)
+    if status.login.known is None:
+        return replace(loaded, status=UNSURE, detail=f"{name} (no answer to login status)"), unsure
+    if _own_provider(file):
+        detail = f"Codex has none of its own; the model provider of your own in {file} may need none"
+        return loaded, Check("login", UNSURE, detail, remedy)
+    return loaded, Check("login", FAILED, "nobody is logged in", remedy)
+
+
+def _own_provider(file: Path) -> bool:
+    """Whether the configuration chooses another provider than the default one, which needs a login."""
+    try:
+        known = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    profile = as_mapping(as_mapping(known.get("profiles")).get(as_text(known.get("profile"))))
+    return (as_text(profile.get("model_provider")) or as_text(known.get("model_provider"))) not in ("", "openai")
 
 
 # --- the report ----------------------------------------------------------------------------------------------------------

@@ -3,15 +3,19 @@
 import io
 import json
 import os
-import stat
 import sys
 from pathlib import Path
 
 import pytest
 
-from adapters import doctor
+from adapters import inquiry
+from adapters.claude import environment as claude
+from adapters.codex import environment as codex_environment
 from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, check_codex, run_doctor
 from adapters.installing import install_command
+
+VERSION = "echo '9.9.9 (Claude Code)'"
+"""It says this whatever it is asked: of a login it says nothing."""
 
 
 @pytest.fixture
@@ -23,7 +27,7 @@ def home(tmp_path: Path) -> Path:
 def environ(tmp_path: Path, home: Path) -> dict[str, str]:
     """A home in which everything is well, with a Claude Code that knows its version."""
     home.mkdir()
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_CODE_EXECUTABLE": program(tmp_path, "echo 9.9.9")}
+    return {"PATH": os.environ["PATH"], "HOME": str(home), "CLAUDE_CODE_EXECUTABLE": program(tmp_path, VERSION)}
 
 
 def program(folder: Path, script: str) -> str:
@@ -48,13 +52,13 @@ def report(environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, *, as_json:
 
 def test_all_is_well(environ: dict[str, str]) -> None:
     environ["ANTHROPIC_API_KEY"] = "sk-secret"
-    assert [check.status for check in check_claude(environ)] == [OK] * 5
+    assert [check.status for check in check_claude(environ)] == [OK] * 6
 
 
 def test_it_names_the_program_and_where_it_was_found(environ: dict[str, str]) -> None:
     path = environ["CLAUDE_CODE_EXECUTABLE"]
     assert finding("program", environ) == Check("program", OK, f"{path} (from CLAUDE_CODE_EXECUTABLE)")
-    assert finding("version", environ) == Check("version", OK, "9.9.9")
+    assert finding("version", environ) == Check("version", OK, f"9.9.9 (Claude Code), tested with {claude.TESTED}")
 
 
 def test_a_program_that_is_not_there_would_not_work(environ: dict[str, str]) -> None:
@@ -77,7 +81,7 @@ def test_a_program_that_does_not_start_would_not_work(
     environ: dict[str, str], tmp_path: Path, script: str, says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded: a hanging program is killed, and what it started too (else this test would take a minute)."""
-    monkeypatch.setattr(doctor, "_PROGRAM_SECONDS", 0.2 if "sleep" in script else 20)
+    monkeypatch.setattr(inquiry, "SECONDS", 0.2 if "sleep" in script else 20)
     environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, script)
     check = finding("version", environ)
     assert check.status == FAILED
@@ -96,7 +100,7 @@ def test_a_program_of_another_machine_would_not_work(environ: dict[str, str], tm
 
 def test_output_of_a_program_cannot_forge_lines(environ: dict[str, str], tmp_path: Path) -> None:
     environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, r"printf '1.0\033[2J\r  [ok] forged\nmore\n'")
-    assert finding("version", environ).detail == "1.0[2J"
+    assert finding("version", environ).detail == "this is not Claude Code: --version prints 1.0[2J"
 
 
 @pytest.mark.parametrize(
@@ -120,12 +124,61 @@ def test_places_that_will_be_made_are_fine_and_not_made(environ: dict[str, str],
     assert not (home / ".claude").exists()
 
 
-def test_it_leaves_only_the_private_folder_of_the_locks(environ: dict[str, str], home: Path) -> None:
+def test_it_writes_nothing(environ: dict[str, str], home: Path) -> None:
     check_claude(environ)
-    left = [path for path in home.rglob("*") if not path.is_dir()]
-    assert left == []
-    locks = home / ".local/state/acp-adapters/claude"
-    assert stat.S_IMODE(locks.stat().st_mode) == 0o700
+    assert list(home.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("prints", "status", "detail"),
+    [
+        ("v20.20.2", FAILED, "this is not Claude Code: --version prints v20.20.2"),
+        ("codex-cli 0.163.0", FAILED, "this is not Claude Code: --version prints codex-cli 0.163.0"),
+        ("2.1 (Claude Code)", FAILED, "this is not Claude Code: --version prints 2.1 (Claude Code)"),
+        ("2.1.33 (Claude Code)", UNSURE, f"2.1.33 (Claude Code), older than the tested {claude.TESTED}"),
+        ("10.0.0-beta.1 (Claude Code)", OK, f"10.0.0-beta.1 (Claude Code), tested with {claude.TESTED}"),
+    ],
+)
+def test_what_calls_itself_otherwise_is_not_the_program(
+    environ: dict[str, str], tmp_path: Path, prints: str, status: str, detail: str
+) -> None:
+    environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, f"echo '{prints}'")
+    check = finding("version", environ)
+    assert (check.status, check.detail) == (status, detail)
+
+
+# --- the settings --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"a": "sk-secret"}', None),
+        (b'\xef\xbb\xbf{"a": 1}', None),
+        (b" \n", None),
+        (b'{"a": 1,\n x}', ":2:2: Expecting property name enclosed in double quotes"),
+        (b'{// sk-secret\n"a": 1}', ":1:2: Expecting property name enclosed in double quotes"),
+        (b'{"a": NaN}', " cannot be read: it is no JSON"),
+        (b"[]", ":1:1: it is no JSON object"),
+        (b'"\xff"', " is no UTF-8"),
+        (b"[" * 100_000, " cannot be read: it is no JSON"),
+    ],
+)
+def test_settings_that_claude_code_passes_over_are_named_with_the_place(
+    environ: dict[str, str], home: Path, content: bytes, problem: str | None
+) -> None:
+    """Nothing of what is in them is shown."""
+    settings = home / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_bytes(content)
+    check = finding("settings", environ)
+    assert (check.status, check.detail) == ((FAILED, f"{settings}{problem}") if problem else (OK, str(settings)))
+
+
+def test_settings_that_are_no_file_are_not_read(environ: dict[str, str], home: Path) -> None:
+    os.mkfifo(home / ".claude.json")  # reading it would block for ever
+    check = finding("settings", environ)
+    assert (check.status, check.detail) == (FAILED, f"{home}/.claude.json is no file")
 
 
 # --- the login -----------------------------------------------------------------------------------------------------------
@@ -154,6 +207,41 @@ def test_no_sign_of_a_login_is_no_failure_but_says_what_to_do(environ: dict[str,
     assert f"{environ['CLAUDE_CODE_EXECUTABLE']} auth login" in check.remedy
 
 
+ANSWERS = """case "$*" in
+--version) echo '9.9.9 (Claude Code)' ;;
+'auth status') {answer} ;;
+*) exit 7 ;;
+esac"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "detail"),
+    [
+        ("""echo '{"loggedIn": false, "authMethod": "none"}'; exit 1""", FAILED, "nobody is logged in"),
+        (
+            """echo '{"loggedIn": true, "authMethod": "api_key", "apiKeySource": "sk secret"}'""",
+            OK,
+            "Claude Code has one (api_key) (whether it is valid shows at the first prompt)",
+        ),
+        ("exit 1", UNSURE, "no sign of one (a system keychain and key helpers cannot be seen from here)"),
+    ],
+)
+def test_a_login_is_known_by_what_claude_code_says(
+    environ: dict[str, str], tmp_path: Path, answer: str, status: str, detail: str
+) -> None:
+    environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, ANSWERS.replace("{answer}", answer))
+    check = finding("login", environ)
+    assert (check.status, check.detail) == (status, detail)
+
+
+def test_a_keychain_cannot_be_seen(environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On macOS a login may be there all the same."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    answer = ANSWERS.replace("{answer}", """echo '{"loggedIn": false}'; exit 1""")
+    environ["CLAUDE_CODE_EXECUTABLE"] = program(tmp_path, answer)
+    assert finding("login", environ).status == UNSURE
+
+
 # --- the findings for Codex --------------------------------------------------------------------------------------------
 
 CODEX = """case "$*" in
@@ -162,7 +250,7 @@ CODEX = """case "$*" in
 *) exit 7 ;;
 esac"""
 NOT_LOGGED_IN = "echo 'Not logged in' >&2; exit 1"
-BROKEN_CONFIGURATION = "echo 'Error loading configuration: sk-secret' >&2; exit 1"
+BROKEN_CONFIGURATION = "echo 'Error loading configuration: /x/config.toml:7:3: sk-secret' >&2; exit 1"
 
 
 def codex(environ: dict[str, str], folder: Path, login: str) -> dict[str, Check]:
@@ -175,22 +263,40 @@ def test_all_is_well_with_codex(environ: dict[str, str], tmp_path: Path, home: P
     checks = codex(environ, tmp_path, "echo 'Logged in using an API key - sk-secret'")
     assert list(checks) == ["program", "version", "configuration", "session store", "login"]
     assert {check.status for check in checks.values()} == {OK}
-    assert checks["version"].detail == "codex-cli 9.9.9"
+    assert checks["version"].detail == f"codex-cli 9.9.9, tested with {codex_environment.TESTED}"
     assert "sk-secret" not in repr(checks)
 
 
 @pytest.mark.parametrize("make", [True, False])
-def test_no_login_of_codex_is_no_failure_but_says_what_to_do(
+def test_no_login_of_codex_would_not_work_and_says_what_to_do(
     environ: dict[str, str], tmp_path: Path, home: Path, *, make: bool
 ) -> None:
     """Nor is a home that Codex has not made yet, and the doctor does not make it."""
     if make:
         (home / ".codex").mkdir()
     checks = codex(environ, tmp_path, NOT_LOGGED_IN)
-    assert (checks["configuration"].status, checks["login"].status) == (OK, UNSURE)
+    assert (checks["configuration"].status, checks["login"].status) == (OK, FAILED)
     assert checks["login"].remedy is not None
     assert f"{environ['CODEX_PATH']} login" in checks["login"].remedy
     assert (home / ".codex").exists() == make
+
+
+@pytest.mark.parametrize(
+    ("config", "status"),
+    [
+        ('model_provider = "mine"', UNSURE),
+        ('profile = "p"\n[profiles.p]\nmodel_provider = "mine"', UNSURE),
+        ('model_provider = "openai"', FAILED),
+        ('[profiles.p]\nmodel_provider = "mine"', FAILED),
+        ("", FAILED),
+    ],
+)
+def test_a_provider_of_the_users_own_may_need_no_login(
+    environ: dict[str, str], tmp_path: Path, home: Path, config: str, status: str
+) -> None:
+    (home / ".codex").mkdir()
+    (home / ".codex" / "config.toml").write_text(config)
+    assert codex(environ, tmp_path, NOT_LOGGED_IN)["login"].status == status
 
 
 def test_a_configuration_that_codex_cannot_load_would_not_work(
@@ -200,6 +306,7 @@ def test_a_configuration_that_codex_cannot_load_would_not_work(
     (home / ".codex").mkdir()
     checks = codex(environ, tmp_path, BROKEN_CONFIGURATION)
     assert checks["configuration"].status == FAILED
+    assert checks["configuration"].detail == f"{home}/.codex/config.toml:7:3 cannot be loaded"
     assert checks["configuration"].remedy is not None
     assert "login status" in checks["configuration"].remedy
     assert "sk-secret" not in repr(checks)
@@ -216,7 +323,7 @@ def test_a_codex_that_does_not_answer_is_given_up(
     environ: dict[str, str], tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home / ".codex").mkdir()
-    monkeypatch.setattr(doctor, "_PROGRAM_SECONDS", 0.5)
+    monkeypatch.setattr(inquiry, "SECONDS", 0.5)
     checks = codex(environ, tmp_path, "exec sleep 60")
     assert checks["configuration"].status == UNSURE
 
@@ -252,9 +359,16 @@ def test_the_json_says_the_same_for_programs(environ: dict[str, str], monkeypatc
     value = json.loads(text)
     assert (status, value["ok"], value["runtimes"]["claude"]["ok"]) == (0, True, True)
     checks = value["runtimes"]["claude"]["checks"]
-    assert [check["name"] for check in checks] == ["program", "version", "session store", "lock folder", "login"]
-    assert [sorted(check) for check in checks[:4]] == [["detail", "name", "status"]] * 4
-    assert sorted(checks[4]) == ["detail", "name", "remedy", "status"]
+    assert [check["name"] for check in checks] == [
+        "program",
+        "version",
+        "settings",
+        "session store",
+        "lock folder",
+        "login",
+    ]
+    assert [sorted(check) for check in checks[:5]] == [["detail", "name", "status"]] * 5
+    assert sorted(checks[5]) == ["detail", "name", "remedy", "status"]
 
 
 def test_a_runtime_that_nobody_asked_for_may_be_missing(

@@ -25,6 +25,9 @@ FEATURES: Final = Features(
 EXECUTABLE: Final = "CLAUDE_CODE_EXECUTABLE"
 """Names another `claude` than the one of claude-agent-sdk: a path, or a name on PATH."""
 
+TESTED: Final = "2.1.332"
+"""The version that this agent is tested with: the one in claude-agent-sdk 0.2.189."""
+
 MARK: Final = "ACP_ADAPTERS_SESSION"
 """In the environment of each process that we start: the session it belongs to. Inherited by its children."""
 

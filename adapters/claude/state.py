@@ -23,7 +23,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
     Whoever owns it could put other servers into the place of the ones that a client asked for.
     """
-    folder = _place(environ) / "claude"
+    folder = state_place(environ)
     try:
         for missing in reversed([parent for parent in (folder, *folder.parents) if not parent.exists()]):
             missing.mkdir(mode=_OWNER_ONLY, exist_ok=True)  # `parents=True` would leave them to the umask
@@ -57,12 +57,13 @@ def lock_folder(config_dir: Path) -> Path | None:
     return folder
 
 
-def _place(environ: Mapping[str, str]) -> Path:
+def state_place(environ: Mapping[str, str]) -> Path:
+    """Where `state_folder` is or will be. Raises `InternalError` when a variable names no folder."""
     if chosen := named_folder(environ, "ACP_ADAPTERS_STATE_DIR"):
-        return Path(chosen)
+        return Path(chosen, "claude")
     if (base := environ.get("XDG_STATE_HOME", "")) and Path(base).is_absolute():
-        return Path(base) / "acp-adapters"
-    return Path(home_folder(environ), ".local", "state", "acp-adapters")
+        return Path(base, "acp-adapters", "claude")
+    return Path(home_folder(environ), ".local", "state", "acp-adapters", "claude")
 
 
 def _unusable(folder: Path, error: OSError) -> InternalError:

@@ -21,6 +21,9 @@ FEATURES: Final = Features(
 EXECUTABLE: Final = "CODEX_PATH"
 """Names another `codex` than the one of openai-codex-cli-bin: a path, or a name on PATH."""
 
+TESTED: Final = "0.163.0"
+"""The version that this agent is tested with."""
+
 ARGUMENTS: Final[Sequence[str]] = ("app-server", "-c", "thread_unload_delay_secs=0")
 """Stdio is the default transport; everything else is the user's configuration. No secret: anybody can read arguments.
 
