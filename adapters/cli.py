@@ -311,7 +311,8 @@ def _check(asked: Invocation, out: TextIO) -> int:
         raise UsageError(f"check needs a command: {PROGRAM} check [OPTIONS] -- COMMAND ...")
     found = shutil.which(command[0])
     if found is None:
-        raise UsageError(f"there is no command {command[0]!r}: write it as you would start it yourself")
+        where = f"a relative path is looked for in {Path.cwd()}" if "/" in command[0] else "it is not on the PATH"
+        raise UsageError(f"there is no command {command[0]!r} that can be started: {where}")
     if runtime is not None and runtime not in _FRONTS:
         raise UsageError(f"--scripted: unknown runtime {runtime!r}: there is {', '.join(_FRONTS)}")
     if runtime is not None and "prompts" in options:
@@ -321,12 +322,14 @@ def _check(asked: Invocation, out: TextIO) -> int:
         raise UsageError(f"--cwd: {folder} is not a folder")
     try:
         bound = float(options.get("timeout", BOUND))
+    except ValueError:
+        bound = 0.0
+    if not 0 < bound <= 3600:  # noqa: PLR2004 - an hour
+        raise UsageError(f"--timeout: {options['timeout']!r} is no number of seconds above 0 and at most 3600")
+    try:
         chosen = choose(options["rule"]) if "rule" in options else None
     except ValueError as error:
-        what = "--rule" if "rule" in options and "rule" in str(error) else "--timeout"
-        raise UsageError(f"{what}: {error}") from None
-    if not 0 < bound <= 3600:  # noqa: PLR2004 - an hour
-        raise UsageError("--timeout must be above 0 and at most 3600 seconds")
+        raise UsageError(f"--rule: {error}") from None
     request = Request(
         command=(os.path.abspath(found), *command[1:]),  # noqa: PTH100 - it is started in another folder; no link is followed
         scripted=runtime,

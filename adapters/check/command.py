@@ -25,6 +25,8 @@ from adapters.scripted.model import ScriptedModel
 
 BOUND = 20.0
 """Seconds of any one wait."""
+_SIGN_EVERY = 5.0
+"""Seconds without a decided rule after which the check shows that it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +95,51 @@ async def _check(request: Request, bench: Bench, out: TextIO, progress: Callable
     printer = report.Printer(write, CATALOGUE)
     may_prompt = request.prompts or request.scripted is not None
     runner = Runner(bench, CATALOGUE, request.chosen, prompts=may_prompt)
-    outcomes: list[Outcome] = await runner.run(printer.tell)
+    async with signs_of_life(runner, printer, progress):
+        outcomes: list[Outcome] = await runner.run(printer.tell)
     if request.as_json:
         print(report.as_json(outcomes, bench, request.command), file=out, flush=True)
     else:
-        printer.summary(outcomes, bench)
+        printer.summary(outcomes, bench, _misplaced(request.command, bench.cwd))
     return int(any(report.is_failure(outcome) or outcome.undecided for outcome in outcomes))
+
+
+def _misplaced(command: Sequence[str], folder: Path) -> list[str]:
+    """Arguments that name something from where the user is, and nothing from the folder in which the command is started."""
+    values = ((word, word.partition("=")[2] if word.startswith("-") else word) for word in command[1:])
+    exists = os.path.exists  # False, not an error, for what can be no path
+    return [word for word, path in values if path and exists(path) and not exists(folder / path)]
+
+
+@asynccontextmanager
+async def signs_of_life(
+    runner: Runner, printer: report.Printer, progress: Callable[[str], object] | None
+) -> AsyncGenerator[None]:
+    """While no rule is decided, say every few seconds where the check is and how long it has taken."""
+
+    async def say(write: Callable[[str], object]) -> None:
+        start = last = anyio.current_time()
+        told = printer.told
+        while True:
+            await anyio.sleep(_SIGN_EVERY / 10)
+            now = anyio.current_time()
+            if printer.told != told:
+                told, last = printer.told, now
+            elif now - last >= _SIGN_EVERY:
+                last = now
+                write(report.sign_of_life(runner.number, runner.total, runner.at, now - start))
+
+    failure: Exception | None = None  # of the body: it leaves as it is, not in the task group's group
+    async with anyio.create_task_group() as tasks:
+        if progress is not None:
+            tasks.start_soon(say, progress)
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised again below
+            failure = error
+        tasks.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import uuid
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
@@ -21,6 +22,8 @@ from adapters.client.process import start_agent
 
 _MARK = "ACP_ADAPTERS_CHECK"
 _PROC = Path("/proc")
+_PROMPT_END = 1.9
+"""Seconds in which an agent ends that hears the end of its input."""
 
 
 class Running(Protocol):
@@ -78,6 +81,8 @@ class ProcessLauncher:
         self._run = uuid.uuid4().hex
         self._marks: dict[int, str] = {}
         self._groups: dict[int, int] = {}
+        self._deaf = False
+        """One of them did not end when it was asked to: the others are not waited for."""
 
     @asynccontextmanager
     async def start(self) -> AsyncGenerator[Running]:
@@ -86,7 +91,13 @@ class ProcessLauncher:
         async with start_agent(self._command, env={**self._env, _MARK: mark}, cwd=str(self._cwd)) as process:
             self._marks[id(process)] = mark
             self._groups[id(process)] = process.pid
-            yield process
+            try:
+                yield process
+            finally:
+                if self._deaf:
+                    process.kill()
+                asked = time.monotonic()
+        self._deaf = self._deaf or time.monotonic() - asked > _PROMPT_END
 
     def left(self, started: Running) -> list[str]:
         """See `Launcher.left`."""

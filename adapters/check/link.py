@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, cast
 
 from adapters.acp.errors import AcpError
 from adapters.check.launch import Running
-from adapters.check.verdict import Broken
+from adapters.check.verdict import Broken, Silence
 from adapters.client import permissions
 from adapters.client.calls import Call, MalformedAnswerError, PromptCall, RequestId
 from adapters.client.client import Client, as_blocks
@@ -22,6 +23,8 @@ Json = dict[str, Any]
 
 _LONGEST_SHOWN = 400
 """Characters of a message in a report."""
+_MOST_NO_JSON = 3
+"""Lines that are no JSON and are shown for want of an answer."""
 
 MESSAGES = ("user_message", "user_message_chunk")
 OUTPUT = (
@@ -102,7 +105,7 @@ class Link:
             sentence = f"{name} was not answered within {bound:g} s"
             if self.running.returncode is not None:  # and something it has started holds its output open
                 sentence = f"{await self.how_it_ended()} before it answered {name}"
-            raise Broken(sentence, self.shown(call)) from None
+            raise Silence(sentence, self.shown(call)) from None
 
     async def result(self, call: Call, within: float | None = None) -> Json:
         """The result of a request that must succeed."""
@@ -140,7 +143,7 @@ class Link:
         try:
             await self.client.record.wait(wanted, mark, self.bound)
         except TimeoutError:
-            raise Broken("the line got no answer", [sent]) from None
+            raise Silence("the line got no answer", [sent]) from None
         except ConnectionLostError:
             raise Broken(f"{await self.how_it_ended()} after the line", [sent]) from None
         await self.fence()
@@ -242,7 +245,7 @@ class Link:
             sentence = f"{await self.how_it_ended()} before {what}"
         except TimeoutError:
             self.suspect = True
-            sentence = f"{what}: not within {bound:g} s"
+            raise Silence(f"{what}: not within {bound:g} s", show(self.tail(session, since))) from None
         raise Broken(sentence, show(self.tail(session, since))) from None
 
     async def idle(self, session: str, since: int, within: float | None = None) -> Json:
@@ -309,10 +312,13 @@ class Link:
     # --- showing -----------------------------------------------------------------------------------------------------
 
     def shown(self, *calls: Call) -> tuple[str, ...]:
-        """Requests and their answers, as lines."""
+        """Requests and their answers, as lines; for want of an answer, what came instead that is no JSON."""
         wanted = {index for call in calls for index in (call.mark, call.answered_at) if index is not None}
-        messages = (message for message in self.client.record.since() if message.index in wanted)
-        return show(message for message in messages if message.value is not None)  # raw lines of ours have no value
+        record = self.client.record
+        if any(call.answered_at is None for call in calls):
+            wanted |= {message.index for message in islice(filter(no_json, record.since()), _MOST_NO_JSON)}
+        messages = (message for message in record.since() if message.index in wanted)
+        return show(m for m in messages if m.value is not None or no_json(m))  # raw lines of ours have no value
 
     def tail(self, session: str, since: int, most: int = 6) -> list[Message]:
         """The latest messages about a session since then."""
@@ -356,10 +362,18 @@ def is_state(*states: str) -> Callable[[Json], bool]:
 
 def show(messages: Iterable[Message]) -> tuple[str, ...]:
     """Messages as lines of a report: `->` what the check sent, `<-` what the agent sent."""
-    return tuple(f"{'->' if message.sent else '<-'} {_text(message.value)}" for message in messages)
+    return tuple(f"{'->' if message.sent else '<-'} {_text(message)}" for message in messages)
 
 
-def _text(value: Any) -> str:
+def no_json(message: Message) -> bool:
+    """Whether a message is a line of the agent that is no JSON."""
+    return not message.sent and bool(message.line)
+
+
+def _text(message: Message) -> str:
+    if no_json(message):
+        return f"{message.line.decode('utf-8', 'backslashreplace')!r}, which is no JSON ({message.size} bytes)"
+    value = message.value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=True)
     return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}... ({len(text)} characters)"
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from adapters.check.bench import Bench
-from adapters.check.verdict import Need, Outcome, Section
+from adapters.check.verdict import Need, Outcome, Rule, Section
 from adapters.client.record import as_object
 
 NOT_LOOKED_AT = "not looked at, because "
@@ -28,6 +28,12 @@ def line(outcome: Outcome) -> str:
     return "\n".join([first, *(f"                  {text}" for text in rest)])
 
 
+def sign_of_life(number: int, total: int, rule: Rule | None, seconds: float) -> str:
+    """A line that shows that the check goes on."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"... {minutes}:{rest:02} min, rule {number} of {total}{f': {rule.id}' if rule else ''}\n"
+
+
 class Printer:
     """Prints headings and lines as they come."""
 
@@ -37,9 +43,12 @@ class Printer:
         self._title = ""
         self._told: set[str] = set()
         self._skipped = 0
+        self.told = 0
+        """Rules that were told."""
 
     def tell(self, outcome: Outcome) -> None:
         """One more rule is decided. Why rules are not looked at is said once."""
+        self.told += 1
         if outcome.reason.startswith(NOT_LOOKED_AT):
             if outcome.reason in self._told:
                 self._skipped += 1
@@ -51,12 +60,12 @@ class Printer:
             self._print(f"\n{title}")
         self._print(line(outcome))
 
-    def summary(self, outcomes: Sequence[Outcome], bench: Bench) -> None:
-        """The last lines."""
+    def summary(self, outcomes: Sequence[Outcome], bench: Bench, misplaced: Sequence[str] = ()) -> None:
+        """The last lines. `misplaced` are arguments that are paths from another folder than the command's."""
         self._print("")
         if self._skipped:
             self._print(f"{self._skipped} more rules were not looked at, for the same reasons.")
-        for text in remarks(outcomes, bench):
+        for text in remarks(outcomes, bench, misplaced):
             self._print(text)
         self._print(summary(outcomes))
 
@@ -74,9 +83,14 @@ def summary(outcomes: Iterable[Outcome]) -> str:
     return f"{held} held, {broken}{should}, {beside} not applicable"
 
 
-def remarks(outcomes: Sequence[Outcome], bench: Bench) -> list[str]:
+def remarks(outcomes: Sequence[Outcome], bench: Bench, misplaced: Sequence[str] = ()) -> list[str]:
     """Sentences that keep the counts from being misread."""
     told: list[str] = []
+    if misplaced and any(outcome.rule.opens is Need.VERSION and outcome.standing == "broken" for outcome in outcomes):
+        told.append(
+            f"The command is started in {bench.cwd}, from where {', '.join(misplaced)} is not found:"
+            " write the whole path, or give --cwd."
+        )
     if reads_keys(outcomes) is False:
         told.append("This agent does not read idempotencyKey: a proposal of November 2026, not part of schema 2.4.0.")
     sent = any(outcome.rule.needs >= Need.PROMPT and outcome.standing != "not applicable" for outcome in outcomes)

@@ -26,6 +26,10 @@ class Broken(Exception):  # noqa: N818 - an outcome, not a failure of the check
         self.shown = tuple(shown)
 
 
+class Silence(Broken):
+    """Broken, as far as one can tell: nothing came within the bound."""
+
+
 class NotApplicable(Exception):  # noqa: N818 - an outcome, not a failure of the check
     """The rule says nothing about this agent, or could not be brought about; the message says why."""
 

@@ -241,7 +241,7 @@ class Client:
             try:
                 message = self.record.add(decode(line), len(line) + 1, sent=False)
             except ParseError:
-                self.record.add(None, len(line) + 1, sent=False)
+                self.record.add(None, len(line) + 1, sent=False, line=line)
                 self.faults.append("a line that is not JSON")
             else:
                 self._take(message, message.value)

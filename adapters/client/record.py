@@ -14,6 +14,9 @@ from typing import Any, cast
 
 import anyio
 
+_KEPT = 400
+"""Bytes of a line that is no JSON."""
+
 
 class ConnectionLostError(Exception):
     """The connection ended. What was asked and not answered may have been done or not: send it again with its key.
@@ -26,7 +29,7 @@ class ConnectionLostError(Exception):
 class Message:
     """One message on the wire. `value` is the decoded JSON, not to be changed; None for a line that was no JSON.
 
-    `size` counts the bytes of its line.
+    `size` counts the bytes of its line, `line` is the beginning of one that was no JSON.
     """
 
     index: int
@@ -35,6 +38,7 @@ class Message:
     sent: bool
     value: Any
     size: int
+    line: bytes = b""
 
     @property
     def method(self) -> str | None:
@@ -63,9 +67,9 @@ class Record:
         """The index that the next message will have."""
         self.ended = False
 
-    def add(self, value: Any, size: int, *, sent: bool) -> Message:
+    def add(self, value: Any, size: int, *, sent: bool, line: bytes = b"") -> Message:
         """Append a message and wake who waits."""
-        message = Message(self.mark, time.monotonic(), sent, value, size)
+        message = Message(self.mark, time.monotonic(), sent, value, size, line[:_KEPT])
         self._messages.append(message)
         self.mark += 1
         self._wake()

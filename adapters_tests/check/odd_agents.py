@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 
@@ -41,6 +42,28 @@ def sessions() -> None:
     for line in sys.stdin:
         info = {"name": "odd", "version": "0"}
         answer(line, result={"protocolVersion": 2, "info": info, "sessionId": f"s{json.loads(line)['id']}"})
+
+
+def glued() -> None:
+    """Prints something before its first answer, in the same line."""
+    print("Loading... ", end="")
+    serve(2)
+
+
+def mute() -> None:
+    """Answers initialize alone."""
+    for line in sys.stdin:
+        if '"initialize"' in line:
+            info = {"name": "odd", "version": "0"}
+            answer(line, result={"protocolVersion": 2, "info": info, "capabilities": {"session": {}}})
+
+
+def deaf() -> None:
+    """Answers initialize, and then neither answers nor ends when it is asked to."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    answer(sys.stdin.readline(), result={"protocolVersion": 2, "info": {"name": "odd", "version": "0"}})
+    while True:
+        time.sleep(3600)
 
 
 def one_answer() -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from adapters.check.launch import ProcessLauncher
 from adapters.check.stage import FreeStage
 from adapters_tests.check import odd_agents
 from adapters_tests.e2e.processes import wait_for
+from adapters_tests.odd_stderr import KINDS, with_stderr
 
 ODD = str(Path(odd_agents.__file__))
 NEEDS_A_SESSION = frozenset({"INIT-10", "INIT-1", "SETUP-10", "SETUP-1", "PROMPT-3", "TRACE-1"})
@@ -56,6 +60,8 @@ def check_odd(kind: str, bound: float, *, as_json: bool = False) -> tuple[int, s
         ("no_sessions", 30, "session/new was answered with error -32000"),
         ("one_answer", 30, "the agent closed its output before it answered"),
         ("banner", 1, "was not answered within 1 s"),
+        ("banner", 1, "<- 'Welcome to the agent!', which is no JSON (22 bytes)"),
+        ("glued", 1, """<- 'Loading... {"jsonrpc": "2.0", "id": 1, """),
     ],
 )
 def test_an_odd_agent_is_told_as_it_is(kind: str, bound: float, says: str) -> None:
@@ -96,6 +102,49 @@ def test_json_holds_all_that_is_printed() -> None:
     assert by_id["TRACE-1"]["standing"] == "not applicable"
 
 
+# --- agents that do not answer -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["mute", "deaf"])
+def test_a_dead_agent_is_given_up_and_waited_for_no_longer(kind: str) -> None:
+    """It answers `initialize` and nothing else: three long waits, short ones, and then none; the check says where it is."""
+    out, signs = io.StringIO(), io.StringIO()
+    request = Request([sys.executable, ODD, kind], prompts=True, bound=6)
+    start = time.monotonic()
+    assert anyio.run(run_check, request, out, signs.write) == 1
+    assert time.monotonic() - start < 90, "121 rules of 6 s and more"
+    text = out.getvalue()
+    assert "broken          " in text
+    assert "not decided, because waits are short after" in text
+    assert "not looked at, because the agent did not answer in 6 rules in a row" in text
+    assert re.match(r"\.\.\. 0:\d\d min, rule \d+ of 121: [A-Z]+-\d+\n", signs.getvalue())
+
+
+def test_an_agent_that_does_not_end_is_waited_for_once(tmp_path: Path) -> None:
+    async def starts() -> list[float]:
+        launcher, took = ProcessLauncher([sys.executable, ODD, "deaf"], os.environ, tmp_path), []
+        for _ in range(3):
+            async with launcher.start() as agent:
+                await agent.transport.send(b'{"id": 1, "method": "initialize"}\n')
+                assert b"result" in await agent.transport.receive()
+                ended = time.monotonic()
+            took.append(time.monotonic() - ended)
+        return took
+
+    first, *others = anyio.run(starts)
+    assert first > 1.9
+    assert max(others) < 1.5
+
+
+def test_a_path_that_is_not_found_from_where_the_command_is_started_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "agent.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["check", "--rule", "INIT-10", "--", sys.executable, "agent.py"]) == 1
+    assert "from where agent.py is not found: write the whole path, or give --cwd." in capsys.readouterr().out
+
+
 # --- arguments -------------------------------------------------------------------------------------------------------------
 
 
@@ -104,13 +153,22 @@ def test_json_holds_all_that_is_printed() -> None:
     [
         ([], "check needs a command"),
         (["--json"], "check needs a command"),
-        (["--", "no-such-command-anywhere"], "there is no command 'no-such-command-anywhere'"),
+        (
+            ["--", "no-such-command-anywhere"],
+            "no command 'no-such-command-anywhere' that can be started: it is not on the PATH",
+        ),
+        (
+            ["--", "./no-such-file"],
+            "no command './no-such-file' that can be started: a relative path is looked for in /",
+        ),
         (["claude"], "write the command behind --"),
         (["--scripted", "gpt", "--", "cat"], "--scripted: unknown runtime 'gpt': there is claude, codex"),
         (["--scripted", "claude", "--prompts", "--", "cat"], "--prompts is for a command's own model"),
         (["--rule", "KEY-99", "--", "cat"], "--rule: there is no rule 'KEY-99'"),
-        (["--timeout", "soon", "--", "cat"], "--timeout: could not convert"),
-        (["--timeout", "0", "--", "cat"], "--timeout must be above 0"),
+        (["--timeout", "soon", "--", "cat"], "--timeout: 'soon' is no number of seconds above 0 and at most 3600"),
+        (["--timeout", "0", "--", "cat"], "--timeout: '0' is no number"),
+        (["--timeout", "nan", "--", "cat"], "--timeout: 'nan' is no number"),
+        (["--timeout=-1", "--", "cat"], "--timeout: '-1' is no number"),
         (["--cwd", "/no/such/folder", "--", "cat"], "--cwd: /no/such/folder is not a folder"),
     ],
 )
@@ -207,6 +265,39 @@ async def test_interrupted_it_leaves_nothing_running(tmp_path: Path) -> None:
     assert b"Traceback" not in errors
     with pytest.raises(ProcessLookupError):
         os.kill(int(mark.read_text()), 0)
+
+
+ODD_CHECK = [sys.executable, "-m", "adapters", "check", "--rule", "INIT,SETUP", "--", sys.executable, ODD, "sessions"]
+
+
+def test_a_reader_who_has_enough_ends_the_check_in_silence() -> None:
+    process = subprocess.Popen(
+        ODD_CHECK, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path(cli.__file__).parents[1]
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        lines = process.stderr.read().decode().splitlines()
+        assert process.wait(60) == 1
+    assert [line for line in lines if not line.startswith("... ")] == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_state_of_stderr_changes_nothing_of_the_result(kind: str) -> None:
+    """Where the lines go while the result is printed as JSON."""
+    command = [*ODD_CHECK[:4], "--json", *ODD_CHECK[4:]]
+    result = subprocess.run(
+        with_stderr(kind, command),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        cwd=Path(cli.__file__).parents[1],
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert json.loads(result.stdout)["rules"]
 
 
 @pytest.mark.anyio
