@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adapters.codex.frames import item_of, thread_of
+from adapters.codex.overwritten import carried
 from adapters.core.shapes import as_text
 
 _KINDS: Final = frozenset({"commandExecution", "fileChange", "mcpToolCall"})
@@ -40,7 +41,9 @@ class AskedItems:
             case "item/completed":
                 self._change(params, as_text(item_of(params).get("id")), status=item_of(params).get("status"))
             case "item/fileChange/patchUpdated":
-                self._change(params, as_text(params.get("itemId")), changes=params.get("changes"))
+                item_id = as_text(params.get("itemId"))
+                before = self.of(thread_of(params)).get(item_id, {}).get("changes")
+                self._change(params, item_id, changes=carried(params.get("changes"), before))
             case "turn/completed" | "thread/closed":
                 self._threads.pop(thread_of(params), None)
             case _:

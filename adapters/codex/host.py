@@ -22,6 +22,7 @@ from adapters.codex.asked_items import AskedItems
 from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
 from adapters.codex.folder import codex_home, require_codex_home, settled
 from adapters.codex.frames import thread_of
+from adapters.codex.overwritten import Overwritten
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.tool_text import one_line
 from adapters.log import log
@@ -77,6 +78,7 @@ class Host:
         self._spoke: set[Member] = set()
         """Sessions that heard something since the last read: their clients may have to catch up."""
         self.asked_items = AskedItems()
+        self.overwritten = Overwritten()
         self._users = 0
         self._logged: set[str] = set()
         self.home = codex_home(environ)
@@ -222,6 +224,7 @@ class Host:
     # --- what the server says ------------------------------------------------------------------------------------------
 
     def _on_notification(self, method: str, params: Mapping[str, Any]) -> None:
+        params = self.overwritten.noted(method, params)
         self.asked_items.note(method, params)
         member = self._member(thread_of(params))
         if member:

@@ -30,6 +30,7 @@ from adapters.acp.schema import (
     ToolCallUpdate,
     parse_content,
 )
+from adapters.codex.overwritten import LOST
 from adapters.core import git_patch, server_keys
 from adapters.core.question_text import code, name_of, visible
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
@@ -142,15 +143,19 @@ def shell_command(command: str) -> str:
 
 
 def file_changes(changes: Any, cwd: str) -> Sequence[ToolCallContent]:
-    """The diff of a file change item's `changes`: all of them, and the patch where it says the same (DIFF-1, DIFF-2)."""
+    """The diff of a file change item's `changes`: all of them, and the patch where it says the same (DIFF-1, DIFF-2).
+
+    A file that is written over is part of it where its text is known, and named in words where it is not.
+    """
     given = [as_mapping(change) for change in as_list(changes)]
-    shown = [change for change in (_change(change, cwd) for change in given) if change]
+    shown = [made for change in given for made in _change(change, cwd)]
     if not shown:
         return ()
+    unseen = [_text(text) for change in given if (text := _replaced_text(change, cwd))]
     patches = [_patch(change, cwd) for change in given]
-    if any(patch is None for patch in patches):
-        return (DiffItem(changes=shown),)
-    return (DiffItem(changes=shown, patch=DiffPatch(format="git_patch", text="".join(filter(None, patches)))),)
+    if any(patch is None for patch in patches) or not any(patches):
+        return (DiffItem(changes=shown), *unseen)
+    return (DiffItem(changes=shown, patch=DiffPatch(format="git_patch", text="".join(filter(None, patches)))), *unseen)
 
 
 def change_texts(changes: Any, cwd: str) -> list[str]:
@@ -165,6 +170,12 @@ def change_texts(changes: Any, cwd: str) -> list[str]:
         diff = as_text(change.get("diff"))
         language = "" if kind.get("type") in _VERBS else "diff"
         texts.append(f"{head}:\n{code(diff, language)}" if diff else head)
+        if as_text(change.get(LOST)):
+            texts.append(
+                f"Replaces {name_of(relative(moved or path, cwd))}, which holds:\n{code(as_text(change[LOST]))}"
+            )
+        elif unseen := _replaced_text(change, cwd):
+            texts.append(unseen)
     return texts
 
 
@@ -203,15 +214,20 @@ def _command(item: Fields, cwd: str) -> _Picture:
 def _file_change(item: Fields, cwd: str) -> _Picture:
     changes = [as_mapping(change) for change in as_list(item.get("changes"))]
     kinds = {as_text(as_mapping(change.get("kind")).get("type")) for change in changes}
-    moves = any(as_mapping(change.get("kind")).get("move_path") for change in changes)
-    paths = [path for path in (absolute(change.get("path"), cwd) for change in changes) if path]
-    verb = _VERBS.get(next(iter(kinds)), "Edit") if len(kinds) == 1 else "Edit"
+    names = [
+        " to ".join(relative(path, cwd) for path in places if path)
+        for places in (_places(change, cwd) for change in changes)
+        if places[0]
+    ]
+    moves = len(changes) == 1 and bool(_places(changes[0], cwd)[1])
+    replaces = any(LOST in change for change in changes)
+    verb = "Move" if moves else _VERBS.get(next(iter(kinds)), "Edit") if len(kinds) == 1 and not replaces else "Edit"
     return _Picture(
         "apply_patch",
-        "delete" if kinds == {"delete"} else "move" if moves and len(changes) == 1 else "edit",
-        one_line(f"{verb} {', '.join(relative(path, cwd) for path in paths)}") if paths else "Edit files",
+        "delete" if kinds == {"delete"} else "move" if moves else "edit",
+        one_line(f"{verb} {', '.join(dict.fromkeys(names))}") if names else "Edit files",
         file_changes(changes, cwd),
-        [ToolCallLocation(path=path) for path in dict.fromkeys(paths)],
+        [place for place in (_place(change, cwd) for change in changes) if place],
     )
 
 
@@ -305,37 +321,59 @@ def _blocks(content: Any) -> Iterator[ContentBlock]:
             continue
 
 
-def _change(change: Fields, cwd: str) -> DiffChange | None:
+def _change(change: Fields, cwd: str) -> Sequence[DiffChange]:
+    path, moved = _places(change, cwd)
+    if not path:
+        return ()
+    over = LOST in change
+    match as_mapping(change.get("kind")).get("type"):
+        case "add":
+            return (ModifyChange(path=path) if over else AddChange(path=path),)
+        case "delete":
+            return (DeleteChange(path=path),)
+        case _ if moved:
+            return (*([DeleteChange(path=moved)] if over else []), MoveChange(path=moved, old_path=path))
+        case _:
+            return (ModifyChange(path=path),)
+
+
+def _places(change: Fields, cwd: str) -> tuple[str, str]:
+    """The path of a change and the one that it moves to, each empty where there is none."""
     path = absolute(change.get("path"), cwd)
-    kind = as_mapping(change.get("kind"))
-    moved = absolute(kind.get("move_path"), cwd)
+    moved = absolute(as_mapping(change.get("kind")).get("move_path"), cwd)
+    return path, moved if moved != path else ""
+
+
+def _place(change: Fields, cwd: str) -> ToolCallLocation | None:
+    """Where a change is: in the file that is there after it, at the line of its first change."""
+    path, moved = _places(change, cwd)
     if not path:
         return None
-    match kind.get("type"):
-        case "add":
-            return AddChange(path=path)
-        case "delete":
-            return DeleteChange(path=path)
-        case _ if moved and moved != path:
-            return MoveChange(path=moved, old_path=path)
-        case _:
-            return ModifyChange(path=path)
+    return ToolCallLocation(path=moved or path, line=git_patch.first_line(as_text(change.get("diff"))) or 1)
 
 
 def _patch(change: Fields, cwd: str) -> str | None:
-    """The patch of one change, empty for one that is not shown, None where the item does not hold it."""
-    path = absolute(change.get("path"), cwd)
-    kind, diff = as_mapping(change.get("kind")), change.get("diff")
-    if not path or not isinstance(diff, str):
+    """The patch of one change, empty for one that is not shown or changes nothing, None where the item does not hold it."""
+    path, moved = _places(change, cwd)
+    diff, lost = change.get("diff"), change.get(LOST, "")
+    if not path or not isinstance(diff, str) or not isinstance(lost, str):
         return None if path else ""
-    match kind.get("type"):
+    match as_mapping(change.get("kind")).get("type"):
         case "add":
-            return git_patch.added(path, diff)
+            return git_patch.replaced(path, lost, diff) if LOST in change else git_patch.added(path, diff)
         case "delete":
             return git_patch.deleted(path, diff)
         case _:
-            moved = absolute(kind.get("move_path"), cwd)
-            hunks = _MOVED.sub("", diff) if moved else diff
+            hunks = _MOVED.sub("", diff) if change.get("kind", {}).get("move_path") else diff
             if hunks and not hunks.startswith("@@"):
                 return None
-            return git_patch.changed(moved or path, hunks, old_path=path if moved and moved != path else None)
+            gone = git_patch.deleted(moved, lost) if moved and LOST in change else ""
+            return gone + git_patch.changed(moved or path, hunks, old_path=path if moved else None)
+
+
+def _replaced_text(change: Fields, cwd: str) -> str:
+    """Says that a file is lost whose text is not known."""
+    if LOST not in change or isinstance(change[LOST], str):
+        return ""
+    path, moved = _places(change, cwd)
+    return f"Replaces {name_of(relative(moved or path, cwd))}, whose content cannot be shown as text."

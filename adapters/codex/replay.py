@@ -12,6 +12,7 @@ from adapters.acp.schema import Notice, SessionUpdate
 from adapters.codex.appserver import AppServer
 from adapters.codex.frames import COMPACTION, MODEL_OUTPUT, REASONING, client_id_of
 from adapters.codex.history import Entry, History, needs_turns
+from adapters.codex.overwritten import Overwritten
 from adapters.codex.updates import stored_item
 from adapters.core.shapes import as_list, as_text
 
@@ -42,8 +43,11 @@ class ShownIds:
 class Replay:
     """One replay."""
 
-    def __init__(self, history: History, cwd: str, running: Collection[str], shown_ids: ShownIds) -> None:
+    def __init__(
+        self, history: History, cwd: str, running: Collection[str], shown_ids: ShownIds, overwritten: Overwritten
+    ) -> None:
         self._history = history
+        self._overwritten = overwritten
         self._cwd = cwd
         self._running = frozenset(running)
         self._shown_ids = shown_ids
@@ -61,7 +65,7 @@ class Replay:
                 interrupted = await self._history.interrupted_turns(server)
             for entry in batch:
                 for update in stored_item(
-                    entry.item,
+                    self._overwritten.known(entry.item),
                     self._cwd,
                     interrupted=interrupted is not None and entry.turn_id in interrupted,
                     running=as_text(entry.item.get("id")) in self._running,

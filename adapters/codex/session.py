@@ -454,7 +454,8 @@ class CodexSession:
         """
         begun = False
         for last in (False, True):
-            replay = Replay(self._history, self._thread.setup.cwd, self._translator.running_items, self._shown_ids)
+            running, overwritten = self._translator.running_items, self._host.overwritten
+            replay = Replay(self._history, self._thread.setup.cwd, running, self._shown_ids, overwritten)
             try:
                 async for update in replay.updates(await self._thread.load()):
                     begun = True

@@ -31,6 +31,7 @@ from adapters.acp.schema import (
 )
 from adapters.codex.frames import COMPACTION, MODEL_OUTPUT, USER_MESSAGE, client_id_of, item_of
 from adapters.codex.items import file_changes, spoken_text, status_of, thought_text, tool_call, was_killed
+from adapters.codex.overwritten import carried
 from adapters.codex.prompts import from_input
 from adapters.core.shapes import as_count, as_list, as_mapping, as_text
 from adapters.core.tool_text import fenced, one_line
@@ -173,7 +174,9 @@ class Translator:
     def _item_completed(self, params: _Fields) -> _Updates:
         item, turn_id = item_of(params), as_text(params.get("turnId"))
         item_id = as_text(item.get("id"))
-        self._calls.pop(item_id, None)
+        call = self._calls.pop(item_id, None)
+        if call and "changes" in call.item:
+            item = {**item, "changes": carried(item.get("changes"), call.item["changes"])}
         message = self._messages.pop(item_id, None)
         client_id = client_id_of(item)
         if client_id is not None and self._is_ours(client_id):
@@ -257,8 +260,9 @@ class Translator:
     def _patched(self, params: _Fields) -> _Updates:
         item_id = as_text(params.get("itemId"))
         if call := self._calls.get(item_id):
-            call.item = {**call.item, "changes": params.get("changes")}
-            content = file_changes(params.get("changes"), self._cwd)
+            changes = carried(params.get("changes"), call.item.get("changes"))
+            call.item = {**call.item, "changes": changes}
+            content = file_changes(changes, self._cwd)
             yield ToolCallUpdate(tool_call_id=item_id, content=list(content))
 
     # --- the rest --------------------------------------------------------------------------------------------------------

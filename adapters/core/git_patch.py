@@ -1,7 +1,10 @@
 """File changes as git prints them, with absolute paths (DIFF-3). Pure; reads no file, knows no runtime."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
+
+_START: Final = re.compile(r"@@ -(?P<old>\d+(?:,\d+)?) \+(?P<new>\d+(?:,\d+)?) @@")
 
 _ESCAPES: Final = {
     "\a": "\\a",
@@ -41,6 +44,31 @@ def deleted(path: str, content: str) -> str:
     """The patch of a file that is gone; it had this content."""
     name = quoted(path)
     return _section((name, name), ["deleted file mode 100644"], (name, "/dev/null"), _whole("-", content))
+
+
+def replaced(path: str, before: str, after: str) -> str:
+    """The patch of a file that is written anew, all of it. Empty when it is the same."""
+    if before == after:
+        return ""
+    old, new = _whole("-", before), _whole("+", after)
+    starts = [_START.match(side[0] if side else "") for side in (old, new)]
+    spans = [found[mark] if found else "0,0" for found, mark in zip(starts, ("old", "new"), strict=True)]
+    return changed(path, "\n".join([f"@@ -{spans[0]} +{spans[1]} @@", *old[1:], *new[1:]]))
+
+
+def first_line(hunks: str) -> int | None:
+    """The 1-based line of the new file where unified hunks change it first; None when they do not tell."""
+    found = _START.match(hunks)
+    if not found:
+        return None
+    start, _, count = found["new"].partition(",")
+    last = int(start) + int(count or 1) - 1
+    context = 0
+    for line in hunks.split("\n")[1:]:
+        if line[:1] != " ":
+            break
+        context += 1
+    return max(1, min(int(start) + context, last))
 
 
 def changed(path: str, hunks: str, *, old_path: str | None = None) -> str:

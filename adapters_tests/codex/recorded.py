@@ -31,6 +31,7 @@ from adapters.codex.frames import (
     thread_of,
 )
 from adapters.codex.history import History
+from adapters.codex.overwritten import Overwritten
 from adapters.codex.prompts import from_input
 from adapters.codex.replay import Replay, ShownIds
 from adapters.codex.steps import Confirm, Effect, FinishItems, Look, Open, Reclaim
@@ -90,7 +91,7 @@ class Scenario:
         history = self.history()
 
         async def read() -> list[SessionUpdate]:
-            replay = Replay(history, self.cwd, (), shown_ids or ShownIds())
+            replay = Replay(history, self.cwd, (), shown_ids or ShownIds(), Overwritten())
             return [update async for update in replay.updates(self.server())]
 
         return anyio.run(read)

@@ -391,7 +391,7 @@ def test_tools_have_names_kinds_titles_and_places() -> None:
         ("exec_command", "execute", "completed", "pwd"),
         ("apply_patch", "edit", "completed", "Edit f.txt"),
         ("apply_patch", "edit", "completed", "Edit new é.txt, "),
-        ("apply_patch", "move", "completed", "Edit f.txt"),
+        ("apply_patch", "move", "completed", "Move f.txt to g."),
         ("view_image", "read", "completed", "Look at p.png"),
         ("exec_command", "execute", "completed", calls[10]["title"]),
         ("exec_command", "execute", "completed", calls[11]["title"]),

@@ -70,3 +70,37 @@ def test_every_path_is_absolute(path: str) -> None:
     for patch in (git_patch.added(path, "x\n"), git_patch.deleted(path, "x\n"), git_patch.changed(path, "@@ -1 +1 @@")):
         assert patch.startswith(f"diff --git {name} {name}\n")
         assert patch.endswith("\n")
+
+
+TEXTS = ["", "one\n", "one", "one\ntwo\n", "one\r\n", "\n"]
+
+
+@needs_git
+@pytest.mark.parametrize("before", TEXTS)
+@pytest.mark.parametrize("after", TEXTS)
+def test_git_applies_what_is_written_anew(tmp_path: Path, before: str, after: str) -> None:
+    """DIFF-2: what is lost is in the patch."""
+    file = tmp_path / "a.txt"
+    file.write_bytes(before.encode())
+    patch = git_patch.replaced("/w/a.txt", before, after)
+    assert bool(patch) == (before != after)
+    if patch:
+        apply(tmp_path, patch)
+    assert file.read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("hunks", "line"),
+    [
+        ("@@ -1 +1 @@\n-x\n+y\n", 1),
+        ("@@ -10,3 +20,3 @@ def f():\n a\n b\n-c\n+d\n", 22),
+        ("@@ -1,2 +1 @@\n a\n-b\n", 1),
+        ("@@ -1 +0,0 @@\n-x\n", 1),
+        ("@@ -0,0 +1,2 @@\n+x\n+y\n", 1),
+        ("", None),
+        ("@@ nonsense", None),
+    ],
+)
+def test_the_line_of_the_first_change(hunks: str, line: int | None) -> None:
+    """TOOL-7: in the new file, and never behind its end."""
+    assert git_patch.first_line(hunks) == line
