@@ -31,6 +31,7 @@ from adapters.codex import environment as codex
 from adapters.codex import folder as codex_folder
 from adapters.core.executable import Found
 from adapters.core.shapes import as_mapping, as_text
+from adapters.core.version import numbers
 
 OK: Final = "ok"
 UNSURE: Final = "unsure"
@@ -171,14 +172,10 @@ def _program(
     if number is None:
         text = f"this is not {known.title}: --version prints {version}"
         return [program, Check("version", FAILED, text, f"unset {known.variable}, or point it to {known.title}")]
-    if _numbers(number[1]) < _numbers(known.tested):
+    if numbers(number[1]) < numbers(known.tested):
         text = f"{version}, older than the tested {known.tested}"
         return [program, Check("version", UNSURE, text, "update it, if something does not work")]
     return [program, Check("version", OK, f"{version}, tested with {known.tested}")]
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in version.split(".")]
 
 
 def _package_version(source: str) -> str:

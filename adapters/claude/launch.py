@@ -24,6 +24,7 @@ from adapters.claude.places import Files, find_files
 from adapters.claude.process import ClaudeProcess, ControlError, spawn
 from adapters.claude.state import lock_folder, private_file
 from adapters.core.runtime import SessionSetup
+from adapters.core.version import lacking, version_of
 
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
@@ -90,11 +91,20 @@ class Launcher:
         try:
             return await process.request("initialize", bound=INITIALIZE_BOUND + history / _READING, hooks=None)
         except ControlError as error:
+            if refused := process.refused:
+                raise await self._lacking(refused, process.exit_code) from None
             said = process.last_words
             reason = f"it says: {said}" if said else f"{error}, and it says nothing"
             raise start_error(reason, process.exit_code) from None
         finally:
             self._remove_mcp_file(session_id)
+
+    async def _lacking(self, refused: str, exit_code: int | None) -> AcpError:
+        """It refuses our arguments: how it is called, and which one would take them."""
+        found = environment.find_claude(self.environ)
+        version = await version_of(found.path, self.environ) if found else ""
+        text = lacking("Claude Code", version, environment.TESTED, refused)
+        return InternalError(f"Claude Code does not start: {text}.", _start_data(exit_code))
 
     async def end_predecessors(self, session_id: str) -> None:
         """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
@@ -138,7 +148,11 @@ class Launcher:
 
 def start_error(reason: str, exit_code: int | None) -> AcpError:
     """Claude Code is there and does not start."""
-    data = {"category": "start", **({} if exit_code is None else {"exitCode": exit_code})}
     return InternalError(
-        f"Claude Code does not start ({reason}): run `claude` in a terminal to see what it needs.", data
+        f"Claude Code does not start ({reason}): run `claude` in a terminal to see what it needs.",
+        _start_data(exit_code),
     )
+
+
+def _start_data(exit_code: int | None) -> dict[str, Any]:
+    return {"category": "start", **({} if exit_code is None else {"exitCode": exit_code})}

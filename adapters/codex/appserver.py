@@ -15,8 +15,10 @@ import anyio
 from anyio.abc import Process as Subprocess
 
 from adapters.acp.errors import InvalidParams
+from adapters.codex.environment import TESTED
 from adapters.core.line_process import LineProcess
 from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
+from adapters.core.version import lacking
 
 _EOF_BOUND: Final = 0.5
 """Seconds from the end of its input to its exit. Measured: 0.03 to 0.07 s, also in mid-turn."""
@@ -42,6 +44,14 @@ class Refused(RequestFailed):
         self.data = data
 
 
+class UnknownMethod(Refused):
+    """This Codex does not know the method: it is another version than the one that this agent was made for."""
+
+    def __init__(self, code: int | None, method: str, version: str) -> None:
+        self.unknown = f"it does not know {method}"
+        super().__init__(code, lacking("Codex", version, TESTED, self.unknown))
+
+
 class Unanswered(RequestFailed):
     """No answer within the bound: what was asked for may have happened, or happen later."""
 
@@ -59,6 +69,8 @@ class AppServer(LineProcess):
 
     def __init__(self, process: Subprocess) -> None:
         super().__init__(process, "Codex")
+        self.version = ""
+        """What it says of itself, once it has introduced itself."""
         self._last_id = 0
         self._waiting: dict[int, Callable[[Mapping[str, Any] | None], None]] = {}
 
@@ -139,7 +151,7 @@ class AppServer(LineProcess):
 
         def read(answer: Mapping[str, Any] | None) -> None:
             try:
-                result = _result(method, answer)
+                result = _result(method, answer, self.version)
             except RequestFailed as failed:
                 take(failed)
             else:
@@ -233,12 +245,14 @@ def _holds_half_pair(value: Any) -> bool:
     return any(map(_holds_half_pair, as_list(value)))
 
 
-def _result(method: str, answer: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def _result(method: str, answer: Mapping[str, Any] | None, version: str) -> Mapping[str, Any]:
     if answer is None:
         raise Gone(f"Codex ended before it answered {method}")
     if "error" in answer:
         error = as_mapping(answer.get("error"))
         text = as_text(error.get("message")) or "no reason given"
+        if text.startswith(f"Invalid request: unknown variant `{method}`"):  # and then all that it knows
+            raise UnknownMethod(as_integer(error.get("code")), method, version)
         raise Refused(as_integer(error.get("code")), text, error.get("data"))
     return as_mapping(answer.get("result"))
 

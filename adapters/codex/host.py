@@ -17,14 +17,15 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
-from adapters.codex.appserver import AppServer, Gone, RequestFailed, RequestId, spawn
+from adapters.codex.appserver import AppServer, Gone, RequestFailed, RequestId, UnknownMethod, spawn
 from adapters.codex.asked_items import AskedItems
-from adapters.codex.environment import ARGUMENTS, child_environment, find_codex, missing_text
+from adapters.codex.environment import ARGUMENTS, TESTED, child_environment, find_codex, missing_text
 from adapters.codex.folder import codex_home, require_codex_home, settled
 from adapters.codex.frames import thread_of
 from adapters.codex.overwritten import Overwritten
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.tool_text import one_line
+from adapters.core.version import lacking, version_of
 from adapters.log import log
 
 _START_BOUND: Final = 30.0
@@ -33,6 +34,7 @@ _PARENT_BOUND: Final = 5.0
 _NOT_WANTED: Final = ("turn/diff/updated", "thread/readState/changed", "remoteControl/status/changed")
 """Notifications that Codex need not send: large, or of no use here."""
 
+_LONGEST_REASON: Final = 600  # characters
 _METHOD_NOT_FOUND: Final = -32601
 
 
@@ -176,6 +178,9 @@ class Host:
             )
         except RequestFailed as failed:
             await server.stop()
+            if refused := server.refused or (failed.unknown if isinstance(failed, UnknownMethod) else ""):
+                version = await version_of(found.path, self._environ)
+                raise _start_error(lacking("Codex", version, TESTED, refused)) from None
             raise _start_error(server.last_words or str(failed)) from None
         except BaseException:
             await server.stop()
@@ -184,7 +189,7 @@ class Host:
             self._coming = None
         if os.path.isabs(home := as_text(answer.get("codexHome"))):  # noqa: PTH117 - a text
             self.home = Path(home)  # a wrapper around Codex may have chosen another one
-        self.version = as_text(answer.get("userAgent")).partition("/")[2].partition(" ")[0]
+        server.version = self.version = as_text(answer.get("userAgent")).partition("/")[2].partition(" ")[0]
         server.notify("initialized")
         return server
 
@@ -298,7 +303,7 @@ class Host:
 
 
 def _start_error(reason: str) -> InternalError:
-    return InternalError(f"Codex could not be started: {one_line(reason)}", {"category": "start"})
+    return InternalError(f"Codex could not be started: {one_line(reason, _LONGEST_REASON)}", {"category": "start"})
 
 
 def _death(server: AppServer) -> InternalError:

@@ -7,6 +7,7 @@ a bound: a full or dead pipe holds up nobody but the writer, and the process is 
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
@@ -26,6 +27,11 @@ _LONGEST_LINE: Final = 512 * 1024 * 1024
 """Bytes. Runtimes put some 40 MiB prompts, or a whole stored session, into one line."""
 _STDERR_KEPT: Final = 8 * 1024  # bytes of the end of stderr, for error messages
 _LAST_WORDS: Final = 300  # characters
+_REFUSED: Final = re.compile(
+    r"^.*(?:(?:unknown|unrecognized|unexpected) (?:option|argument|(?:sub)?command|flag)\b|std\w+ is not a terminal).*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What is said of an argument that is not known, or that is taken for something else, which would need a terminal."""
 _DRAIN_BOUND: Final = 0.3
 """Seconds to read what is left after the exit, where a child of it still holds the pipe."""
 _SILENT_BOUND: Final = 1.0
@@ -68,6 +74,12 @@ class LineProcess:
         """The last line on stderr, shortened; empty when there was none."""
         lines = self._stderr.decode("utf-8", "replace").split("\n")
         return next((line.strip()[:_LAST_WORDS] for line in reversed(lines) if line.strip()), "")
+
+    @property
+    def refused(self) -> str:
+        """The line on stderr that refuses our arguments, shortened; empty when there was none: an older program knows fewer."""
+        found = _REFUSED.search(self._stderr.decode("utf-8", "replace"))
+        return found[0].strip()[:_LAST_WORDS] if found else ""
 
     def log_once(self, event: str, **fields: object) -> None:
         """Log what this process does again and again, once."""

@@ -13,6 +13,7 @@ import pytest
 from adapters.acp.errors import InternalError, InvalidParams, ResourceNotFound
 from adapters.acp.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 from adapters.codex import appserver, locks, thread
+from adapters.codex.environment import TESTED
 from adapters.codex.runtime import CodexRuntime
 from adapters.codex.servers import choose_keys
 from adapters.codex.threads import is_thread_id, start_params
@@ -110,6 +111,24 @@ async def test_a_thread_that_codex_does_not_start(tmp_path: Path) -> None:
     async with rig(tmp_path, lambda fake: fake.answers.update({"thread/start": handler})) as made:
         with pytest.raises(InternalError, match="config is broken"):
             await made.new()
+
+
+async def test_a_codex_that_does_not_know_a_method_is_named_with_its_version(tmp_path: Path) -> None:
+    """And the tested one; the list of all methods that it knows is not repeated."""
+    handler = refusing(
+        "Invalid request: unknown variant `thread/start`, expected one of `newConversation`, ...", times=1
+    )
+
+    def prepare(fake: Fake) -> None:
+        old = {"userAgent": "acp-adapters/0.50.1 (fake)"}
+        fake.answers.update({"initialize": lambda _fake, _params: old, "thread/start": handler})
+
+    async with rig(tmp_path, prepare) as made:
+        with pytest.raises(InternalError) as caught:
+            await made.new()
+    lacks = "Codex 0.50.1 lacks what this agent needs (it does not know thread/start)"
+    step = f"update it; the agent is tested with Codex {TESTED}."
+    assert caught.value.message == f"Codex cannot start a session: {lacks}: {step}"
 
 
 async def test_a_death_while_a_session_is_made(tmp_path: Path) -> None:
