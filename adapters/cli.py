@@ -253,7 +253,9 @@ def _read_paths_as_utf8() -> None:
 def _run(asked: Invocation, out: TextIO) -> int:
     match asked.command:
         case "version":
-            print(f"{PROGRAM} {__version__}", file=out)
+            from adapters.sources import fingerprint
+
+            print(f"{PROGRAM} {__version__} (code {fingerprint()})", file=out)
             return 0
         case "help":
             print(_GRAMMAR.help(asked.topic), end="", file=out)

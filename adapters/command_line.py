@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PROGRAM: Final = "acp-adapters"
+_WIDTH: Final = 110
+"""Characters of a line for people."""
 
 
 class UsageError(Exception):
@@ -126,12 +128,24 @@ class Grammar:
 
 def _command_help(command: Command, runtimes: Sequence[str]) -> str:
     argument = f" [{'|'.join(runtimes)}]" if command.takes_runtime else ""
-    usage = "".join(f" [{_heading(option)}]{'...' if option.many else ''}" for option in command.options)
-    usage += " -- COMMAND [ARGUMENT...]" if command.takes_rest else ""
+    usage = [f" [{_heading(option)}]{'...' if option.many else ''}" for option in command.options]
+    usage += [" -- COMMAND [ARGUMENT...]"] if command.takes_rest else []
+    begin = f"usage: {PROGRAM} {command.name}{argument}"
     rows = [(_heading(option), option.help) for option in command.options]
     text = f"\n\n{command.text}" if command.text else ""
     options = f"\n\n{_table(rows)}" if rows else ""
-    return f"usage: {PROGRAM} {command.name}{argument}{usage}\n\n{command.help[0].upper()}{command.help[1:]}.{text}{options}\n"
+    return f"{wrapped(begin, usage)}\n\n{command.help[0].upper()}{command.help[1:]}.{text}{options}\n"
+
+
+def wrapped(begin: str, parts: Sequence[str]) -> str:
+    """The parts behind the beginning, in as many lines of a terminal as they take. No part is cut; the first stays there."""
+    first, *rest = parts or [""]
+    lines = [begin + first]
+    for part in rest:
+        if len(lines[-1]) + len(part) > _WIDTH:
+            lines.append(" " * len(begin))
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _heading(option: Option) -> str:

@@ -87,6 +87,8 @@ class _Show:
     out: TextIO
     start: float = field(default_factory=time.monotonic)
     claims: list[tuple[str, bool]] = field(default_factory=list[tuple[str, bool]])
+    prompts: int = 0
+    """Prompts that were sent, to any agent."""
 
     def say(self, text: str) -> None:
         """One line of the timeline."""
@@ -110,7 +112,10 @@ class _Show:
 
     async def send(self, client: Client, session: str, text: str, key: str) -> PromptCall:
         """Send a prompt with its key."""
-        call = await client.prompt(session, text, key)
+        self.prompts += 1
+        call = await client.prompt(
+            session, text, key, f"p{self.prompts}"
+        )  # a client's own numbers begin again with each agent
         self.say(f'-> request {call.request_id}: prompt "{text}" with key {key[:4]}...')
         return call
 

@@ -29,9 +29,11 @@ from adapters.claude import folder as claude_folder
 from adapters.claude.state import state_place
 from adapters.codex import environment as codex
 from adapters.codex import folder as codex_folder
+from adapters.command_line import wrapped
 from adapters.core.executable import Found
 from adapters.core.shapes import as_mapping, as_text
 from adapters.core.version import numbers
+from adapters.sources import fingerprint
 
 OK: Final = "ok"
 UNSURE: Final = "unsure"
@@ -76,6 +78,7 @@ def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False, n
     if as_json:
         value = {
             "version": __version__,
+            "code": fingerprint(),
             "python": platform.python_version(),
             "ok": healthy,
             "runtimes": {
@@ -85,7 +88,9 @@ def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False, n
         }
         out.write(json.dumps(value, indent=2) + "\n")
     else:
-        out.write(f"acp-adapters {__version__}, Python {platform.python_version()}, {platform.system()}\n")
+        out.write(
+            f"acp-adapters {__version__} (code {fingerprint()}), Python {platform.python_version()}, {platform.system()}\n"
+        )
         out.writelines(f"\n{name}\n{''.join(map(_to_text, checks))}" for name, checks in reports.items())
         verdict = "No problems found." if healthy else "It would not work yet: see the lines marked [no]."
         out.write(f"\n{verdict}\n")
@@ -307,8 +312,13 @@ _SIGNS: Final = {OK: "[ok]", UNSURE: "[??]", FAILED: "[no]"}
 
 
 def _to_text(check: Check) -> str:
-    remedy = "" if check.remedy is None else f"      -> {check.remedy}\n"
-    return f"  {_SIGNS[check.status]} {check.name}: {check.detail}\n{remedy}"
+    finding = wrapped(f"  {_SIGNS[check.status]} {check.name}:", _words(check.detail))
+    steps = [] if check.remedy is None else check.remedy.split("; ")
+    return "".join(f"{line}\n" for line in (finding, *(wrapped("      ->", _words(step)) for step in steps)))
+
+
+def _words(text: str) -> list[str]:
+    return [f" {word}" for word in text.split(" ")]
 
 
 def _to_json(check: Check) -> dict[str, str]:

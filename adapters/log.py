@@ -8,7 +8,7 @@ import time
 
 from adapters.streams import write_stderr
 
-_LONGEST_VALUE = 300  # characters; a log line stays readable whatever a runtime prints
+_LONGEST_VALUE = 160  # characters; a log line stays readable whatever a runtime prints
 _LONGEST_LINE = 4000  # characters; a pipe that is ready takes 4096 bytes at once
 _MOST_LINES = 50
 """Lines of one event in `_PERIOD`: a peer that sends nonsense without end must not fill the disk of whoever keeps the log."""

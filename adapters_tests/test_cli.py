@@ -4,6 +4,7 @@ import errno
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from adapters.acp.framing import LineDecoder
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.installing import install_command
+from adapters.sources import fingerprint
 from adapters_tests.odd_stderr import KINDS, with_stderr
 
 ROOT = Path(adapters.__file__).parents[1]
@@ -54,7 +56,37 @@ def ran(environ: dict[str, str], *arguments: str, data: bytes = b"") -> tuple[in
 
 
 def test_version_goes_to_stdout(environ: dict[str, str]) -> None:
-    assert ran(environ, "--version") == (0, f"acp-adapters {adapters.__version__}\n", "")
+    """Two clones with one version are told apart, and an update of an installed package is seen."""
+    printed = f"acp-adapters {adapters.__version__} (code {fingerprint()})\n"
+    assert ran(environ, "--version") == (0, printed, "")
+
+
+def test_the_fingerprint_is_of_every_module_and_of_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    (tmp_path / "a.py").write_text("x")
+    seen = [fingerprint(tmp_path)]
+    for change in (
+        lambda: (tmp_path / "below" / "b.py").write_text("y"),
+        lambda: (tmp_path / "a.py").write_text("z"),
+        lambda: (tmp_path / "a.py").rename(tmp_path / "c.py"),
+    ):
+        change()
+        seen.append(fingerprint(tmp_path))
+    assert len(set(seen)) == len(seen)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "c.pyc").write_text("compiled")
+    assert fingerprint(tmp_path) == seen[-1]
+    assert re.fullmatch("[0-9a-f]{8}", seen[-1])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], *([name, "--help"] for name in ("claude", "codex", "demo", "doctor", "check")), ["doctor"]],
+)
+def test_what_people_read_fits_into_a_terminal(environ: dict[str, str], arguments: list[str]) -> None:
+    """But for paths, which are never cut."""
+    _, out, _ = ran(environ, *arguments)
+    assert [line for line in out.splitlines() if len(line) > 120 and max(map(len, line.split())) < 60] == []
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -39,6 +40,8 @@ async def test_every_claim_of_the_demo_holds(runtime: RuntimeUnderTest, tmp_path
     assert err == ""
     verdicts = [line.split()[0] for line in out.splitlines() if line.startswith("  ") and line.split()[0].isalpha()]
     assert verdicts == ["holds"] * 8
+    sent = re.findall(r"-> request (\S+):", out)
+    assert len(set(sent)) == len(sent) == 5, "each has a number of its own, to any agent"
 
 
 @pytest.mark.parametrize("line", ["answers initialize", "SIGKILL", "a tool is running"])
