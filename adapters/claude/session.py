@@ -97,6 +97,8 @@ class ClaudeSession:
         self._setup = setup
         self._outdated = False
         """The live process was started with another setup."""
+        self._running_with: Mapping[str, Any] = {}
+        """The MCP servers that the live process was started with, by their keys."""
         self._sink = sink
         self._launcher = launcher
         self._lock = lock
@@ -114,7 +116,7 @@ class ClaudeSession:
         """What stands here until it is up is true when the start is given up."""
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
-        self._servers = Servers(lambda: [server_key(server.name) for server in self._setup.mcp_servers], self._deliver)
+        self._servers = Servers(lambda: self._running_with, self._deliver)
         self._watch = Watch(
             self._turns, self._store, self._servers, self.tasks, process=lambda: self._process, apply=self._apply
         )
@@ -157,6 +159,7 @@ class ClaudeSession:
         try:
             stored = await self._store.mark()
             self._outdated = False
+            self._running_with = {server_key(server.name): server for server in self._setup.mcp_servers}
             process = await self._launcher.spawn(self.session_id, self._setup, resume=stored)
             self._process = process
             self.tasks.start(self._serve, process)
@@ -176,6 +179,8 @@ class ClaudeSession:
         self._strayed = False
         self._turns.started_process()
         self._state = _State.LIVE
+        if self._running_with:
+            self.tasks.start(self._watch.servers, process)
         self._offer(commands.available_commands(initialized))
 
     def _offer(self, offered: Sequence[AvailableCommand]) -> None:

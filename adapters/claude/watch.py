@@ -31,6 +31,9 @@ _LOOK_BOUND: Final = 1.0
 _LOOK_EVERY: Final = 0.1
 _ANSWER_BOUND: Final = 10.0
 """Seconds in which a process that is alive answers a control request (measured: 1 to 21 ms, also in mid-turn)."""
+_SERVER_LOOK_EVERY: Final = 0.5
+_SERVER_LOOKS: Final = 120
+"""Looks at the servers of a new process: the CLI gives a server 30 s, and tells how that went with the next turn only."""
 _SKIPPED_AFTER: Final = 5
 """Rounds without a word for a prompt, from a process that answers, until it counts as skipped."""
 _STUCK_AFTER: Final = 60
@@ -100,6 +103,15 @@ class Watch:
             return self._servers.still_connecting(await process.request("mcp_status", bound=_ANSWER_BOUND))
         except ControlError:
             return None
+
+    async def servers(self, process: ClaudeProcess) -> None:
+        """Tell of the client's servers that come to nothing, whether a prompt waits for them or not."""
+        with suppress(ControlError):
+            for look in range(_SERVER_LOOKS):
+                await self._tasks.until(lambda: self._process() is not process, _SERVER_LOOK_EVERY)
+                answer = await process.request("mcp_status", bound=_ANSWER_BOUND)
+                if self._process() is not process or self._servers.settled(answer, sure=look > 0):
+                    return
 
     async def stored(self, submission: Open, patient: bool) -> None:
         """Decide it by the store: by one complete look, or by the fact that there can be none for now."""

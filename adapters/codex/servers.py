@@ -17,6 +17,9 @@ from adapters.core.runtime import SessionSetup
 from adapters.core.server_keys import is_plain, spelled
 from adapters.core.shapes import as_list, as_mapping
 
+_URL: Final = re.compile(r"(\w+://)(?:[^\s/?#]*@)?([^\s/?#()'\"]*)[^\s()'\"]*")
+_SHORTEST_SECRET: Final = 4  # characters: shorter values are words of the text by chance
+
 Keys = Mapping[str, Any]
 """Key in Codex -> the client's server."""
 
@@ -90,3 +93,19 @@ def _server(server: Any) -> dict[str, Any]:
         return {"url": server.url, "http_headers": {header.name: header.value for header in server.headers}}
     env = {variable.name: variable.value for variable in server.env}
     return {"command": server.command, "args": list(server.args), "env": env}
+
+
+def without_secrets(text: str, server: Any) -> str:
+    """What Codex says of a server, without what the client gave for it: arguments, values and all of a url but its host."""
+    text = _URL.sub(r"\1\2", text)
+    if server.type == "http":
+        given = [server.url, *(header.value for header in server.headers)]
+    else:
+        given = [*server.args, *(variable.value for variable in server.env)]
+    for value in sorted(filter(_is_telling, given), key=len, reverse=True):
+        text = text.replace(value, "…")
+    return text
+
+
+def _is_telling(value: str) -> bool:
+    return len(value.strip()) >= _SHORTEST_SECRET

@@ -38,7 +38,7 @@ from adapters.codex.host import Host
 from adapters.codex.prompts import to_input
 from adapters.codex.questions import Questions
 from adapters.codex.replay import Replay, ShownIds
-from adapters.codex.servers import Keys
+from adapters.codex.servers import Keys, without_secrets
 from adapters.codex.steps import (
     Compact,
     Confirm,
@@ -101,7 +101,10 @@ class CodexSession:
         self._questions = Questions(self._turns, self._translator, host.asked_items, host.refuse, self._apply)
         self._stopper = Stopper(self._thread, self._turns, self._translator, self.tasks, self._apply)
         self._status = commands.Status(session_id)
-        self._told_servers: set[str] = set()
+        self._loaded_with: frozenset[str] = frozenset()
+        """Keys of the client's servers that the status may hold."""
+        self._told_servers: dict[str, Any] = {}
+        """Servers that the user was told of: key -> what the client gave."""
         self._held_back: list[port.Event] | None = []
         """Events from before the core has taken the session over, from the first one on that is no mere output."""
         self._unblocked_at = -_UNBLOCKED
@@ -137,6 +140,9 @@ class CodexSession:
         """The thread is loaded before its session is there: until then nothing can be said of what it holds (trap 2)."""
 
     def _on_loaded(self, answer: Mapping[str, Any]) -> None:
+        for key in self._loaded_with - self._thread.keys.keys():
+            self._status.servers.pop(key, None)
+        self._loaded_with = frozenset(self._thread.keys)
         self._status.version = self._host.version
         self._status.warnings = tuple(self._host.warnings)
         self._status.update({name: value for name, value in answer.items() if name != "thread"})
@@ -223,10 +229,11 @@ class CodexSession:
         if not name:
             return
         self._status.servers[name] = state
-        if state == "failed" and name in self._thread.keys and name not in self._told_servers:
-            self._told_servers.add(name)
+        given = self._thread.keys.get(name)
+        if state == "failed" and given is not None and self._told_servers.get(name) != given:
+            self._told_servers[name] = given
             title = one_line(f"The MCP server {name_of(name)} did not start; its tools are missing.")
-            reason = one_line(named(as_text(params.get("error")), name)) or "It gave no reason."
+            reason = one_line(without_secrets(named(as_text(params.get("error")), name), given)) or "It gave no reason."
             self._deliver(port.Output(Notice(severity="warning", title=title, description=reason)))
 
     def on_request(self, server: AppServer, request_id: RequestId, method: str, params: Mapping[str, Any]) -> None:

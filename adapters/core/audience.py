@@ -6,6 +6,7 @@ work (`retained`), the standing facts, the state. Does not know why something is
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,6 +18,7 @@ from adapters.log import log
 
 _STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
 """Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
+_MOST_UNHEARD = 20
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
 """What values that are no JSON raise: they cost one update, not the runtime's reader."""
 
@@ -59,6 +61,8 @@ class Audience:
         """Attached clients that synchronize again just now."""
         self._closing = False
         self._tail = Tail()
+        self._unheard: deque[Wire] | None = deque(maxlen=_MOST_UNHEARD)
+        """Notices from before the first client; None from that on."""
         self._standing: dict[str, Wire] = {}
 
     @property
@@ -70,6 +74,13 @@ class Audience:
         """From now on this client gets every update, unless its connection has ended meanwhile."""
         if client not in self._clients and not client.closed:
             self._clients.append(client)
+
+    def catch_up(self) -> None:
+        """Send the notices from before the first client, once there is one. Call when its opening call is answered."""
+        if self._clients and self._unheard is not None:
+            unheard, self._unheard = self._unheard, None
+            for notice in unheard:
+                self.broadcast(notice)
 
     def detach(self, client: Client) -> None:
         """This client gets no more updates."""
@@ -146,6 +157,9 @@ class Audience:
     def broadcast(self, update: Wire) -> None:
         """Send an update, as on the wire, to every client."""
         kind = update["sessionUpdate"]
+        if kind == "notice" and self._unheard is not None:
+            self._unheard.append(update)
+            return
         if kind in _STANDING:
             self._standing[kind] = {**self._standing.get(kind, {}), **update}
         else:

@@ -109,6 +109,11 @@ class Session:
     def attach(self, client: Client) -> None:
         """From now on this client gets every update, unless its connection has ended meanwhile."""
         self._audience.attach(client)
+        self._spawn(self._catch_up)
+
+    async def _catch_up(self) -> None:
+        """In a step of its own: behind the answer that tells the first client of the session."""
+        self._audience.catch_up()
 
     def detach(self, client: Client) -> None:
         """This client gets no more updates; what it asked for goes on (E3, E4, STDIO-13)."""

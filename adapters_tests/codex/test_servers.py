@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from adapters.acp.errors import InvalidParams
-from adapters.acp.schema import McpServerHttp, McpServerStdio
-from adapters.codex.servers import choose_keys, configuration
+from adapters.acp.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
+from adapters.codex.servers import choose_keys, configuration, without_secrets
 
 ENTRY = {"command": "/bin/cat", "env": {"TOKEN": "the user's"}}
 
@@ -68,3 +68,16 @@ def test_a_server_has_the_fields_that_the_client_gave() -> None:
         "docs-0x": {"command": "/bin/true", "args": ["a"], "env": {}},
         "h": {"url": "http://x", "http_headers": {}},
     }
+
+
+def test_what_is_said_of_a_server_holds_nothing_that_the_client_gave_for_it() -> None:
+    stdio = McpServerStdio(
+        name="s", command="/bin/x", args=["--key=k123", "x"], env=[EnvVariable(name="TOKEN", value="t123")]
+    )
+    text = "handshake failed: x exited, said 't123', was given --key=k123"
+    assert without_secrets(text, stdio) == "handshake failed: x exited, said '…', was given …"
+    http = McpServerHttp(
+        name="h", url="https://u:p@host:1/a/s123?k=v", headers=[HttpHeader(name="A", value="Bearer h123")]
+    )
+    text = "error for url (https://u:p@host:1/a/s123?k=v): 401 for Bearer h123, see https://host/other"
+    assert without_secrets(text, http) == "error for url (https://host:1): 401 for …, see https://host"

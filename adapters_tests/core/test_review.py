@@ -12,6 +12,7 @@ from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.memory import memory_pair
 from adapters.acp.schema import (
     AgentMessageChunk,
+    Notice,
     SessionInfoUpdate,
     SessionUpdate,
     TerminalOutput,
@@ -634,3 +635,39 @@ async def test_a_question_under_an_id_that_is_still_open_replaces_it() -> None:
         cancelled = [m.params["requestId"] for m in sent if m.method == "$/cancel_request"]
         assert sorted(asked) == sorted(cancelled)
         assert len(asked) == 2
+
+
+# --- notices from before the first client ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["new_session", "open_session"])
+async def test_a_notice_from_before_the_first_client_comes_behind_the_answer_and_once(
+    monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    """SETUP-12: a client knows no session that it was not answered with, and misses nothing that was said of it before."""
+    opening = getattr(ScriptedRuntime, method)
+
+    async def telling(self: ScriptedRuntime, *args: Any) -> ScriptedSession:
+        args[-1].deliver(port.Output(Notice(severity="warning", title="early")))
+        session = await opening(self, *args)
+        args[-1].deliver(port.Output(Notice(severity="warning", title="late")))
+        return session
+
+    async with rig() as made:
+        client = await made.connect()
+        session_id, _ = await made.session(client)
+        await client.close(session_id)
+        monkeypatch.setattr(ScriptedRuntime, method, telling)
+        mark = client.record.mark
+        if method == "new_session":
+            session_id = await client.new(CWD)
+        else:
+            await client.resume(session_id, CWD)
+        await client.wait_update(session_id, lambda update: update.get("title") == "late", since=mark)
+        heard = [message.value for message in client.record.since(mark, sent=False)]
+        titles = [m["params"]["update"].get("title") if "method" in m else "the answer" for m in heard]
+        assert list(filter(None, titles)) == ["the answer", "early", "late"]
+        other = await made.connect()
+        mark = other.record.mark
+        await other.resume(session_id, CWD)
+        assert not [u for u in other.updates(session_id, mark) if u["sessionUpdate"] == "notice"]

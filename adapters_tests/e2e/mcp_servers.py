@@ -95,14 +95,17 @@ class Http:
 
 
 @contextmanager
-def http_server(name: str) -> Iterator[Http]:
-    """An MCP server on loopback that answers each request at once."""
+def http_server(name: str, status: int = 200) -> Iterator[Http]:
+    """An MCP server on loopback that answers each request at once; with an error of this status if that is one."""
     scope: dict[str, Any] = {}
     exec(_ANSWER, scope)  # noqa: S102 - our own text, which the other server gets as a program
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             served.heard.append((self.path, {key.lower(): value for key, value in self.headers.items()}))
+            if status != 200:
+                self.send_error(status)
+                return
             message = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
             body = b""
             if "id" in message:

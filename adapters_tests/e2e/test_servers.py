@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import uuid
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +18,7 @@ from adapters.scripted.script import Answer, say
 from adapters_tests.e2e.asked import Asked
 from adapters_tests.e2e.mcp_servers import Stdio, http_server, offered
 from adapters_tests.e2e.processes import wait_for
-from adapters_tests.e2e.rig import Rig
+from adapters_tests.e2e.rig import Link, Rig
 from adapters_tests.e2e.test_settings import agent
 
 pytestmark = pytest.mark.anyio
@@ -106,6 +111,103 @@ async def test_a_rule_for_one_server_holds_for_no_other(rig: Rig, text: str) -> 
         "Codex remembers the client's servers for one session"
     )
     assert (one.calls, other.calls) == (2, 1)
+
+
+# --- the list of a session ---------------------------------------------------------------------------------------------
+
+
+async def test_a_resume_brings_exactly_its_servers(rig: Rig, text: str) -> None:
+    """RESUME-1: in an active session, after the death of the runtime, and by another agent; those of before are gone."""
+    one, two = Stdio("one", rig.root / "one.log"), Stdio("two", rig.root / "two.log")
+    asks = count()
+
+    async def called(link: Link, session: str) -> list[str]:
+        """Which servers' tools run when the model calls both."""
+        before = (one.calls, two.calls)
+        at = f"{text} {next(asks)}"
+        rig.answer(at, Answer(tuple(tools)), say("Called."))
+        await link.turn(session, at)
+        return [server.name for server, calls in zip((one, two), before, strict=True) if server.calls > calls]
+
+    async with rig.agent() as link:
+        session = await link.new(mcpServers=[one.given(), two.given()])
+        await link.turn(session, f"{text} before")
+        tools = offered(rig.model)
+        assert await called(link, session) == ["one", "two"]
+        for servers in ([], [one], [two], [], [one, two], []):
+            await link.resume(session, mcpServers=[server.given() for server in servers])
+            assert await called(link, session) == [server.name for server in servers]
+        rig.runtime_of(session).kill(signal.SIGKILL)
+        assert await called(link, session) == []
+        await link.client.close(session)
+        await link.resume(session, mcpServers=[two.given()])
+        assert await called(link, session) == ["two"]
+    async with rig.agent() as link:
+        await link.resume(session)
+        assert await called(link, session) == []
+        await link.client.close(session)
+        await link.resume(session, mcpServers=[one.given()])
+        assert await called(link, session) == ["one"]
+
+
+def notices(link: Link, session: str) -> list[str]:
+    return [
+        f"{update['title']} {update.get('description', '')}"
+        for update in link.client.updates(session)
+        if update["sessionUpdate"] == "notice"
+    ]
+
+
+def telling_of(name: str) -> Callable[[dict[str, Any]], bool]:
+    return lambda update: update["sessionUpdate"] == "notice" and name in update["title"]
+
+
+async def test_each_server_that_fails_is_named_once(rig: Rig, text: str) -> None:
+    """SETUP-6, STDIO-15: however early it fails, without what the client gave for it; a prompt tells nothing again."""
+    words = [f"plant-{uuid.uuid4()}" for _ in range(5)]
+    good = Stdio("good", rig.root / "good.log")
+    with http_server("locked", 401) as locked, http_server("broken", 500) as broken:
+        servers = [
+            good.given(),
+            {"type": "stdio", "name": "no program", "command": f"/no/such/{words[0]}", "args": [words[1]], "env": []},
+            Stdio("ends", rig.root / "ends.log").given(command="/bin/false", TOKEN=words[2]),
+            {"type": "http", "name": "refused", "url": f"http://127.0.0.1:9/{words[3]}?k={words[3]}", "headers": []},
+            locked.given("locked", f"/{words[4]}", Authorization=f"Bearer {words[4]}"),
+            broken.given("broken", f"/?key={words[4]}", X_Key=words[4]),
+        ]
+        failing = [server["name"] for server in servers[1:]]
+        async with rig.agent() as link:
+            for number in range(3):
+                session = await link.new(mcpServers=servers)
+                for name in failing:
+                    await link.client.wait_update(session, telling_of(name), within=20)
+                await link.turn(session, f"{text} {number}")
+                told = notices(link, session)
+                assert sorted(name for notice in told for name in failing if name in notice) == sorted(failing)
+                assert not any(word in notice for word in words for notice in told)
+                assert not any("good" in notice for notice in told)
+            await link.client.close(session)
+            mark = link.client.record.mark
+            await link.resume(session, mcpServers=servers)
+            await link.client.wait_update(session, telling_of("no program"), since=mark, within=20)
+
+
+@pytest.mark.parametrize(
+    "rule", [{"deniedMcpServers": [{"serverName": "two"}]}, {"allowedMcpServers": [{"serverName": "one"}]}]
+)
+async def test_a_server_that_settings_do_not_allow_is_named(rig: Rig, text: str, rule: dict[str, object]) -> None:
+    """SETUP-6: Claude Code leaves it out and tells nobody."""
+    if rig.runtime.name != "claude":
+        pytest.skip("a rule of Claude Code")
+    one, two = Stdio("one", rig.root / "one.log"), Stdio("two", rig.root / "two.log")
+    (Path(rig.env["CLAUDE_CONFIG_DIR"]) / "settings.json").write_text(json.dumps(rule))
+    async with rig.agent() as link:
+        session = await link.new(mcpServers=[one.given(), two.given()])
+        await link.client.wait_update(session, telling_of("two"), within=20)
+        await link.turn(session, text)
+        (notice,) = notices(link, session)
+        assert "settings" in notice
+    assert (len(one.starts), len(two.starts)) == (1, 0)
 
 
 # --- beside the user's own -------------------------------------------------------------------------------------------------
