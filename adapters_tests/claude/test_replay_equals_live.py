@@ -7,6 +7,7 @@ import pytest
 
 from adapters.acp.framing import decode, encode
 from adapters.acp.schema import dump
+from adapters.claude.places import Files
 from adapters.claude.replay import replay
 from adapters.claude.transcript import Transcript
 from adapters_tests import schema
@@ -40,7 +41,7 @@ def test_replaying_twice_changes_nothing(scenario: Scenario) -> None:
 
 def test_every_prompt_is_shown_once_with_its_id(scenario: Scenario) -> None:
     """REPLAY-3, KEY-*: what look-up finds and what replay shows are the same messages, those that were sent."""
-    transcript = Transcript(lambda: scenario.stored)
+    transcript = Transcript(lambda: Files(scenario.stored))
     transcript.refresh()
     sent = list(scenario.prompts)
     assert all(transcript.holds(message_id) for message_id in sent)
