@@ -100,8 +100,8 @@ async def _cancel_on_signal(
 
 
 def leave(status: int) -> int:
-    """Return the status, or end the process with it at once if another thread runs: one that is importing cannot be ended."""
-    if threading.active_count() > 1:
+    """Return the status, or end the process with it at once if a thread would keep it: one that is importing cannot be ended."""
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         os._exit(status)
     return status
 

@@ -13,8 +13,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from anyio import to_thread
-
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
 from adapters.claude import environment, orphans
@@ -23,6 +21,7 @@ from adapters.claude.lock import SessionLocks, lock_in_all
 from adapters.claude.places import Files, find_files
 from adapters.claude.process import ClaudeProcess, ControlError, spawn
 from adapters.claude.state import lock_folder, private_file
+from adapters.core.file_calls import in_thread, in_thread_without, stat
 from adapters.core.runtime import SessionSetup
 from adapters.core.version import lacking, version_of
 
@@ -45,7 +44,7 @@ class Launcher:
 
     async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
         """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
-        beside = lock_folder(config_dir(self.environ))
+        beside = await in_thread(partial(lock_folder, config_dir(self.environ)))
         return await lock_in_all([self.folder, *([beside] if beside else [])], session_id, bound=bound)
 
     def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
@@ -55,7 +54,7 @@ class Launcher:
     def _stored_size(self, session_id: str, cwd: str) -> int:
         try:
             path = self.files(session_id, cwd).used
-            return path.stat().st_size if path else 0
+            return stat(path).st_size if path else 0
         except OSError:
             return 0
 
@@ -74,7 +73,7 @@ class Launcher:
         try:
             if mcp_config:
                 servers = environment.mcp_configuration(setup.mcp_servers)
-                await to_thread.run_sync(partial(private_file, mcp_config, encode(servers)))
+                await in_thread(partial(private_file, mcp_config, encode(servers)))
             process = await spawn([str(found.path), *argv], cwd=setup.cwd, env=env)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the environment or in a path
             self._remove_mcp_file(session_id)
@@ -87,7 +86,7 @@ class Launcher:
 
     async def initialize(self, process: ClaudeProcess, session_id: str, cwd: str, *, resume: bool) -> Mapping[str, Any]:
         """Wait until the CLI is ready; its answer. Raises `AcpError` that says why it is not; the caller stops it then."""
-        history = await to_thread.run_sync(self._stored_size, session_id, cwd) if resume else 0
+        history = await in_thread_without(partial(self._stored_size, session_id, cwd)) if resume else 0
         try:
             return await process.request("initialize", bound=INITIALIZE_BOUND + history / _READING, hooks=None)
         except ControlError as error:

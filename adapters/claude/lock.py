@@ -18,6 +18,7 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +26,11 @@ import anyio
 
 from adapters.acp.errors import InternalError
 from adapters.claude import procfs
+from adapters.core.file_calls import StuckError, in_thread, read_file
 from adapters.core.shapes import as_count, as_mapping, as_text
 
+_GIVE_BACK_BOUND: Final = 1.0
+_LONGEST: Final = 4096
 _TRY_EVERY: Final = 0.05
 """Seconds between two tries while another holder may be going away."""
 
@@ -80,18 +84,29 @@ async def lock_session(folder: Path, session_id: str, *, bound: float) -> Sessio
     deadline = anyio.current_time() + bound
     while True:
         try:
-            lock = _try(path)
+            lock = await in_thread(partial(_try, path), undo=_give_back)
         except OSError as error:
             raise InternalError(f"The lock file {path} cannot be used: {error.strerror}.") from None
         if lock:
             return lock
         if anyio.current_time() >= deadline:
-            raise _held(session_id, path)
+            raise await in_thread(partial(_held, session_id, path))
         await anyio.sleep(_TRY_EVERY)
 
 
+async def give_back(lock: SessionLock | SessionLocks) -> None:
+    """Give it back, whatever ends the caller; a file system that does not answer gets a second."""
+    with anyio.move_on_after(_GIVE_BACK_BOUND, shield=True), suppress(StuckError):
+        await in_thread(lock.release)
+
+
+def _give_back(lock: SessionLock | None) -> None:
+    if lock:
+        lock.release()
+
+
 def _try(path: Path) -> SessionLock | None:
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         there, ours = os.stat(path), os.fstat(descriptor)  # noqa: PTH116 - beside fstat
@@ -119,7 +134,7 @@ def _held(session_id: str, path: Path) -> InternalError:
     """The error that names the holder: by its pid only where that is one of ours."""
     holder = as_mapping(None)
     with suppress(OSError, ValueError):
-        holder = as_mapping(json.loads(path.read_bytes()))
+        holder = as_mapping(json.loads(read_file(path, _LONGEST)))
     pid, host = as_count(holder.get("pid")), as_text(holder.get("host"))
     here = as_text(holder.get("namespace")) == procfs.pid_namespace(os.getpid()) and host == socket.gethostname()
     if not pid:

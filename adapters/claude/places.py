@@ -19,10 +19,11 @@ import os
 import re
 import stat
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from adapters.core import file_calls
 
 _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 """What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""
@@ -34,7 +35,7 @@ _LONGEST: Final = 200
 _ONE_UNIT: Final = 0xFFFF
 """Larger characters are two units of UTF-16, which JavaScript replaces one by one."""
 
-_ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
+ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
 """Errors that say that there is no such file. With any other one nobody has looked."""
 
 
@@ -75,12 +76,12 @@ def find_files(config_dir: Path, session_id: str, cwd: str, *, made_here: bool =
     own = Project(cwd)
     found: list[Path] = []
     unclear: OSError | None = None
-    for folder in _folders(config_dir):
+    for folder in project_folders(config_dir):
         path = os.path.join(folder, session_id + ".jsonl")  # noqa: PTH118 - thousands of folders, Path is slow
         try:
-            there = os.stat(path)  # noqa: PTH116
+            there = file_calls.stat(path)
         except OSError as error:
-            if error.errno in _ABSENT:
+            if error.errno in ABSENT:
                 continue
             if own.is_at(folder):
                 raise
@@ -101,7 +102,7 @@ def _choose(found: list[Path], own: Project) -> Files:
     ours = [path for path in found if own.is_at(str(path.parent))]
     if ours:
         used = ours[0]
-    elif len({os.path.realpath(path) for path in found}) > 1:
+    elif len({file_calls.real_path(path) for path in found}) > 1:
         names = ", ".join(map(str, sorted(found)))
         raise AmbiguousError(errno.ENOTUNIQ, f"{_ADVICE}: {names}")
     else:
@@ -113,7 +114,7 @@ class Project:
     """The project folder of a working folder, known by its name."""
 
     def __init__(self, cwd: str) -> None:
-        real = unicodedata.normalize("NFC", os.path.realpath(cwd))
+        real = unicodedata.normalize("NFC", file_calls.real_path(cwd))
         units = "".join(char if ord(char) <= _ONE_UNIT else "--" for char in real)
         self._name = _SQUEEZED.sub("-", units)
 
@@ -123,9 +124,9 @@ class Project:
         return name.startswith(self._name[:_LONGEST] + "-") if len(self._name) > _LONGEST else name == self._name
 
 
-def _folders(config_dir: Path) -> Iterator[str]:
+def project_folders(config_dir: Path) -> list[str]:
+    """All project folders, and what else is beside them. Raises `OSError` when nobody can say."""
     try:
-        with os.scandir(config_dir / "projects") as entries:
-            yield from (entry.path for entry in entries)
+        return [entry.path for entry in file_calls.scan(config_dir / "projects")]
     except FileNotFoundError:
-        return
+        return []

@@ -23,9 +23,8 @@ from adapters.claude.transcript import (
     is_task_notification,
     parse_line,
 )
+from adapters.core.file_calls import open_file
 from adapters.core.shapes import as_list, as_mapping, as_text
-
-_BLOCK = 1024 * 1024
 
 _SHOWS_NOTHING = re.compile(
     rb'\{"type":"(?!(?:user|assistant|attachment|system|queue-operation)")[a-z-]+"'
@@ -46,7 +45,7 @@ def replay(path: Path, cwd: str, running: Collection[str] = ()) -> Iterator[Sess
     left out. Raises `OSError`.
     """
     entries = _Replay(Conversation(cwd, live=False))
-    with path.open("rb", buffering=_BLOCK) as file:
+    with open_file(path) as file:
         for line in file:
             if _SHOWS_NOTHING.match(line):
                 continue

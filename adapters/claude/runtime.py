@@ -9,11 +9,11 @@ import os
 import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
 import anyio
-from anyio import to_thread
 from anyio.abc import TaskGroup, TaskStatus
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
@@ -21,9 +21,10 @@ from adapters.claude import sessions
 from adapters.claude.environment import FEATURES
 from adapters.claude.folder import config_dir, require_config_dir, settled
 from adapters.claude.launch import Launcher
-from adapters.claude.lock import SessionLocks
+from adapters.claude.lock import SessionLocks, give_back
 from adapters.claude.session import ClaudeSession
 from adapters.claude.state import state_folder
+from adapters.core.file_calls import in_thread, in_thread_without, open_file
 from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -68,17 +69,18 @@ class ClaudeRuntime:
             await launcher.end_predecessors(session_id)
             await _require_stored(launcher, session_id, setup.cwd)
         except BaseException:
-            lock.release()
+            await give_back(lock)
             raise
         return await self._activate(session_id, setup, sink, launcher, lock)
 
     async def _launcher(self) -> Launcher:
         """How a session is started. The first time, what agents that were killed left behind is removed in the background."""
-        require_config_dir(self._environ)
-        launcher = Launcher(self._environ, state_folder(self._environ))
+        await in_thread(partial(require_config_dir, self._environ))
+        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)))
         if not self._swept:
             self._swept = True
-            self._tasks.start_soon(self._sweep, launcher, launcher.left_sessions())
+            left = await in_thread(launcher.left_sessions)
+            self._tasks.start_soon(self._sweep, launcher, left)
         return launcher
 
     async def _sweep(self, launcher: Launcher, sessions: Iterable[str]) -> None:
@@ -89,7 +91,7 @@ class ClaudeRuntime:
                 try:
                     await launcher.clear_left(session_id)
                 finally:
-                    lock.release()
+                    await give_back(lock)
 
     async def _activate(
         self,
@@ -117,19 +119,22 @@ class ClaudeRuntime:
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not ours."""
-        return await to_thread.run_sync(sessions.list_page, config_dir(self._environ), cwd, cursor)
+        return await in_thread_without(partial(sessions.list_page, config_dir(self._environ), cwd, cursor))
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that names an agent that has it active."""
         if not _SESSION_ID.fullmatch(session_id):
             return
-        launcher = Launcher(self._environ, state_folder(self._environ))
+        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)))
         lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
-            await to_thread.run_sync(sessions.delete, config_dir(self._environ), session_id)
+            await in_thread_without(partial(sessions.delete, config_dir(self._environ), session_id))
+        except OSError as error:
+            text = f"The stored session cannot be removed: {error.strerror} ({error.filename})."
+            raise InternalError(text) from None
         finally:
-            lock.release()
+            await give_back(lock)
 
     async def aclose(self) -> None:
         """Close what is still active, all at once."""
@@ -150,10 +155,15 @@ async def _or_closed(session: ClaudeSession) -> AsyncGenerator[None]:
 
 async def _require_stored(launcher: Launcher, session_id: str, cwd: str) -> None:
     try:
-        path = (await to_thread.run_sync(launcher.files, session_id, cwd)).used
-        if path:
-            path.open("rb").close()  # Claude Code would say that there is no such session
+        stored = await in_thread_without(partial(_is_stored, launcher, session_id, cwd))
     except OSError as error:
         raise InternalError(f"The stored session cannot be read: {error.strerror}.") from None
-    if path is None:
+    if not stored:
         raise ResourceNotFound(session_id, NOT_STORED)
+
+
+def _is_stored(launcher: Launcher, session_id: str, cwd: str) -> bool:
+    used = launcher.files(session_id, cwd).used
+    if used:
+        open_file(used).close()  # of one that cannot be read Claude Code would say that there is no such session
+    return used is not None

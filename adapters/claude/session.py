@@ -48,7 +48,7 @@ from adapters.claude.frames import (
     user_frame,
 )
 from adapters.claude.launch import Launcher, start_error
-from adapters.claude.lock import SessionLocks
+from adapters.claude.lock import SessionLocks, give_back
 from adapters.claude.process import ClaudeProcess
 from adapters.claude.prompts import to_content, to_message
 from adapters.claude.servers import Servers
@@ -64,6 +64,8 @@ _AGAIN_EVERY: Final = 2.0
 """Seconds between looks whether a prompt can be handed over; what matters wakes the waiting at once."""
 _MIRROR_BOUND: Final = 0.3
 """Seconds for the announcement of an entry that is already in the file (measured: within 10 ms)."""
+
+_LAST_LOOK_BOUND: Final = 1.0
 
 _CLOSING: Final = "the session is being closed"
 
@@ -218,11 +220,17 @@ class ClaudeSession:
             if not self._closing:
                 log("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)
             submission = self._turns.open
-            found = await self._store.holds_at_last(submission.message_id) if submission else False
+            found = await self._found_at_last(submission.message_id) if submission else False
             self._apply(self._turns.died(_death(process), found=found))
             self._asking.withdraw_all()
         if not self._closing:
             self._deliver(port.ReadyChanged())
+
+    async def _found_at_last(self, message_id: str) -> bool | None:
+        """Whether the store holds it now that its process is gone; None when nobody can say, at the end within a second."""
+        with anyio.move_on_after(_LAST_LOOK_BOUND if self._closing else None):
+            return await self._store.holds_at_last(message_id)
+        return None
 
     # --- what the CLI says ----------------------------------------------------------------------------------------------
 
@@ -277,9 +285,6 @@ class ClaudeSession:
                 case FinishTools(status):
                     for update in self._translator.finish(status):
                         self._deliver(port.Output(update))
-                case port.WorkStarted():
-                    self._store.turn_began()
-                    self._deliver(effect)
                 case port.WorkEnded():
                     self._deliver(effect)
                     self.tasks.start(self._store.turn_ended)
@@ -417,7 +422,7 @@ class ClaudeSession:
             async with self._gate:
                 self._state = _State.CLOSED
             self._silent = True
-            self._lock.release()
+            await give_back(self._lock)
             self.tasks.end()
             await self.tasks.wait_ended()
             self._first_start.set()  # nobody will start it any more

@@ -22,10 +22,10 @@ from typing import Any, BinaryIO
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import ResourceLinkBlock, TextBlock
 from adapters.claude import wrappers
-from adapters.claude.places import Project, valid_session_id
+from adapters.claude.places import ABSENT, Project, project_folders, valid_session_id
 from adapters.claude.prompts import from_content
 from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line
-from adapters.core import markup
+from adapters.core import file_calls, markup
 from adapters.core.runtime import SessionPage, StoredSession
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import one_line
@@ -55,7 +55,7 @@ def list_page(config_dir: Path, cwd: str | None, cursor: str | None, limit: int 
     not give (LIST-3). A cursor holds no state here: sessions written meanwhile move to the front.
     """
     after = None if cursor is None else _read_cursor(cursor)
-    wanted = None if cwd is None else {os.path.normpath(cwd), os.path.realpath(cwd)}
+    wanted = None if cwd is None else {os.path.normpath(cwd), file_calls.real_path(cwd)}
     rows: list[StoredSession] = []
     last: _File | None = None
     for file in _files(config_dir):
@@ -74,25 +74,39 @@ def list_page(config_dir: Path, cwd: str | None, cursor: str | None, limit: int 
 def delete(config_dir: Path, session_id: str) -> None:
     """Remove a stored session and its companion folder, wherever they are; a missing one is success (DEL-2).
 
-    Raises `OSError` when a part of it cannot be removed.
+    Raises `OSError` when a part of it cannot be removed, or nothing was found and a folder that could hold it cannot be seen.
     """
     if not valid_session_id(session_id):
         return
-    try:
-        folders = [Path(entry.path) for entry in os.scandir(config_dir / "projects")]
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    for folder in folders:
-        try:
-            (folder / f"{session_id}.jsonl").unlink(missing_ok=True)
-        except NotADirectoryError:
-            continue
-    for folder in folders:
-        companion = folder / session_id
-        if companion.is_symlink():
-            companion.unlink(missing_ok=True)
-        elif companion.is_dir():
-            shutil.rmtree(companion)
+    failure: OSError | None = None
+    unseen: OSError | None = None
+    found = False
+    for folder in project_folders(config_dir):
+        for name, remove in ((f"{session_id}.jsonl", _remove_file), (session_id, _remove_folder)):
+            path = os.path.join(folder, name)  # noqa: PTH118
+            try:
+                file_calls.stat(path, follow=False)
+            except OSError as error:
+                unseen = unseen if error.errno in ABSENT else error
+                continue
+            found = True
+            try:
+                remove(path)
+            except OSError as error:
+                failure = error
+    if failure or (unseen and not found):
+        raise failure or unseen or OSError
+
+
+def _remove_file(path: str) -> None:
+    Path(path).unlink(missing_ok=True)
+
+
+def _remove_folder(path: str) -> None:
+    if os.path.islink(path):  # noqa: PTH114
+        _remove_file(path)
+    elif os.path.isdir(path):  # noqa: PTH112
+        shutil.rmtree(path)
 
 
 # --- files and cursors -------------------------------------------------------------------------------------------------
@@ -119,7 +133,7 @@ def _files(config_dir: Path) -> list[_File]:
             if suffix != ".jsonl" or not _UUID.fullmatch(stem):
                 continue
             try:
-                there = entry.stat()
+                there = file_calls.stat(entry.path)
             except OSError:
                 continue
             if there.st_size and stat.S_ISREG(there.st_mode):
@@ -132,19 +146,18 @@ def _used(copies: list[_File]) -> _File:
     copies.sort(key=lambda file: file.order, reverse=True)
     if len(copies) > 1:
         for file in copies:
-            with suppress(OSError), open(file.path, "rb", buffering=0) as opened:  # noqa: PTH123
+            with suppress(OSError), file_calls.open_file(file.path) as opened:
                 cwd = _cwd_of(opened, opened.read(_ENDS))
                 if cwd and Project(cwd).is_at(os.path.dirname(file.path)):  # noqa: PTH120
                     return file
     return copies[0]
 
 
-def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
+def _entries(folder: str) -> "list[os.DirEntry[str]]":
     try:
-        with os.scandir(folder) as entries:
-            yield from entries
+        return file_calls.scan(folder)
     except OSError:
-        return
+        return []
 
 
 def _write_cursor(file: _File) -> str:
@@ -169,7 +182,7 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
 def _row(file: _File, wanted: set[str] | None) -> StoredSession | None:
     """What the list shows of a file; None when it is no session, not in a wanted folder, or cannot be read."""
     try:
-        with open(file.path, "rb", buffering=0) as opened:  # noqa: PTH123
+        with file_calls.open_file(file.path) as opened:
             head = opened.read(_ENDS)
             whole = len(head) < _ENDS
             cwd = _cwd_of(opened, head)

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import suppress
 from itertools import islice
-from typing import Final
+from typing import Final, TypeVar
 
 import anyio
-from anyio import to_thread
 
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.schema import SessionUpdate
@@ -20,8 +19,11 @@ from adapters.claude.frames import Stored
 from adapters.claude.places import Files
 from adapters.claude.replay import replay
 from adapters.claude.transcript import Transcript
+from adapters.core.file_calls import StuckError, in_thread, in_thread_without
 
 _REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
+T = TypeVar("T")
+
 _TRIES: Final = 3
 _TRY_EVERY: Final = 0.1
 
@@ -33,19 +35,20 @@ class Store:
         self.session_id = session_id
         self._named = ""
         """The file that our process has named last."""
+        self._find = find
         self._transcript = Transcript(find)
         self._reading = anyio.Lock()
         self._announced: set[str] = set()
         """Entries that our process announced and that were not read yet."""
         self._unexplained: set[str] = set()
         """Entries that were read and that our process did not announce (yet)."""
-        self._fresh = False
-        """It was read after the last turn: little can have come since."""
+        self._given_up = False
+        """A look was left to its thread: what came between the looks before and after it is not known."""
 
     @property
     def overtaken(self) -> bool:
         """Whether there are entries that our process knows nothing of, as far as was read."""
-        return bool(self._unexplained)
+        return self._given_up or bool(self._unexplained)
 
     def holds(self, message_id: str) -> bool:
         """Whether the session held this user message at the last `refresh`."""
@@ -75,37 +78,50 @@ class Store:
         """
         async with self._reading:
             try:
-                stored = await to_thread.run_sync(self._transcript.mark)
+                stored = await self._look_with(lambda transcript: transcript.mark())
             except OSError as error:
                 raise _unreadable(error) from None
             self._announced.clear()
             self._unexplained.clear()
             self._named = ""
+            self._given_up = False
             return stored
 
     async def refresh(self) -> None:
         """Take in what was appended, all of it. Raises `InternalError` when it cannot be read: nothing is known (ADP-6)."""
         async with self._reading:
             try:
-                # A detour over a thread costs more than reading the few lines that come after a turn.
-                fresh = (
-                    self._transcript.refresh() if self._fresh else await to_thread.run_sync(self._transcript.refresh)
-                )
+                fresh = await self._look_with(lambda transcript: transcript.refresh())
             except OSError as error:
                 raise _unreadable(error) from None
             unannounced = fresh.new_entry_uuids - self._announced
             self._announced -= fresh.new_entry_uuids
             self._unexplained |= unannounced
 
-    def turn_began(self) -> None:
-        """Much may be written from now on."""
-        self._fresh = False
+    async def _look_with(self, look: Callable[[Transcript], T]) -> T:
+        """Look in a thread. One that does not come back keeps its transcript, and a new one looks without what is stuck."""
+
+        def again() -> T:
+            transcript = self._transcript = Transcript(self._find)
+            self._given_up = True
+            if self._named:
+                transcript.name_file(self._named)
+            return look(transcript)
+
+        transcript = self._transcript
+        try:
+            return await in_thread(lambda: look(transcript))
+        except StuckError:
+            return await in_thread_without(again)
+        except anyio.get_cancelled_exc_class():
+            self._transcript = Transcript(self._find)
+            self._given_up = True
+            raise
 
     async def turn_ended(self) -> None:
         """Catch up while there is time, so that the next prompt need not wait for it; that one reports a store it cannot read."""
         with suppress(AcpError):
             await self.refresh()
-            self._fresh = True
 
     async def holds_at_last(self, message_id: str) -> bool | None:
         """Whether it holds the message now that nobody writes any more; None when it cannot be read."""
@@ -120,9 +136,9 @@ class Store:
         """All history, read as it is passed on; `running` tool calls go on. Raises `InternalError` when it cannot be read."""
         try:
             async with self._reading:
-                path = await to_thread.run_sync(self._transcript.path)
+                path = await self._look_with(lambda transcript: transcript.path())
             updates: Iterator[SessionUpdate] = replay(path, cwd, running) if path else iter(())
-            while batch := await to_thread.run_sync(lambda: list(islice(updates, _REPLAY_BATCH))):
+            while batch := await in_thread(lambda: list(islice(updates, _REPLAY_BATCH))):
                 for update in batch:
                     yield update
         except OSError as error:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from adapters.claude.places import Files
+from adapters.core.file_calls import open_file, stat
 from adapters.core.shapes import as_list, as_mapping
 
 _USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
@@ -35,9 +36,6 @@ _TOOLS_RESULT = re.compile(
 
 _TAIL = 1024
 """Bytes at the end of a line in which Claude Code 2.1.332 writes an entry's type, id and place, after its message."""
-
-_BLOCK = 1024 * 1024
-"""Bytes per read: large enough that the system calls do not count, small enough to keep memory flat."""
 
 _FINGERPRINT = 256
 """Bytes before the read position that must be unchanged for the rest of the file to count as appended."""
@@ -156,8 +154,8 @@ class _Position:
     """The bytes just before `offset`."""
 
     def still_holds(self, file: BinaryIO) -> bool:
-        stat = os.fstat(file.fileno())
-        if (stat.st_dev, stat.st_ino) != (self.device, self.inode) or stat.st_size < self.offset:
+        there = os.fstat(file.fileno())
+        if (there.st_dev, there.st_ino) != (self.device, self.inode) or there.st_size < self.offset:
             return False
         return os.pread(file.fileno(), len(self.before), self.offset - len(self.before)) == self.before
 
@@ -208,7 +206,7 @@ class Transcript:
         used = self._look_around()
         if self._position and used and used != self._position.path:
             self._leave()
-        self._mark = used.stat().st_size if used else 0
+        self._mark = stat(used).st_size if used else 0
         return used is not None
 
     def refresh(self) -> Refresh:
@@ -223,17 +221,17 @@ class Transcript:
         if path is None:
             return Refresh()  # the session was never stored
         try:
-            file = path.open("rb", buffering=_BLOCK)
+            file = open_file(path)
         except FileNotFoundError:
             path = self._look_around()
             if path is None:
                 raise FileNotFoundError(errno.ENOENT, "the stored session is gone", str(self._path_text())) from None
-            file = path.open("rb", buffering=_BLOCK)
+            file = open_file(path)
         with file:
             replaced = self._position is not None and not self._position.still_holds(file)
             if self._position is None or replaced:
-                stat = os.fstat(file.fileno())
-                self._position = _Position(path, stat.st_dev, stat.st_ino)
+                there = os.fstat(file.fileno())
+                self._position = _Position(path, there.st_dev, there.st_ino)
                 if replaced:
                     self._ids = set()
                     self._reported = set()
@@ -256,7 +254,7 @@ class Transcript:
         if named is None or self._position is None or named == self._position.path:
             return
         try:
-            there = named.stat()
+            there = stat(named)
         except OSError:
             return  # it is named as the runtime sees it, perhaps from elsewhere
         if (there.st_dev, there.st_ino) != (self._position.device, self._position.inode):

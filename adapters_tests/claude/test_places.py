@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from pathlib import Path
 
 import pytest
 
 from adapters.claude.places import AmbiguousError, Files, Project, find_files
+from adapters.core import file_calls
 
 S = "0f1e2d3c-4b5a-4968-8776-655443322110"
 CWD = "/w/my project"
@@ -99,3 +102,78 @@ def test_projects_that_cannot_be_listed_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "projects").write_text("not a folder")
     with pytest.raises(NotADirectoryError):
         find_files(tmp_path, S, CWD)
+
+
+# --- what cannot be seen ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "socket"])
+def test_what_has_its_name_and_is_no_file_costs_itself_only(tmp_path: Path, kind: str) -> None:
+    """A pipe would keep whoever opens it. Alone, it says that nobody can know; beside the file it says nothing."""
+    odd(stored(tmp_path, "-odd"), kind)
+    for made_here in (False, True):
+        with pytest.raises(OSError, match="no file"):
+            find_files(tmp_path, S, CWD, made_here=made_here)
+    path = stored(tmp_path, "-b")
+    assert find_files(tmp_path, S, CWD) == Files(path)
+
+
+def test_what_is_no_file_in_its_own_folder_is_an_error_whatever_else_there_is(tmp_path: Path) -> None:
+    """Claude Code fails there, too."""
+    odd(stored(tmp_path, OWN), "folder")
+    stored(tmp_path, "-b")
+    with pytest.raises(OSError, match="no file"):
+        find_files(tmp_path, S, CWD)
+
+
+def test_a_loop_of_links_holds_no_session(tmp_path: Path) -> None:
+    (tmp_path / "projects").mkdir()
+    (tmp_path / "projects" / "loop").symlink_to("loop")
+    assert find_files(tmp_path, S, CWD) == Files()
+    path = stored(tmp_path, "-b")
+    assert find_files(tmp_path, S, CWD) == Files(path)
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.ESTALE, errno.ETIMEDOUT])
+def test_a_folder_that_cannot_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int) -> None:
+    """Another user's, or one on a mount whose server is gone: it matters only where it may hold the only file."""
+    stored(tmp_path, "-closed")
+    close(monkeypatch, tmp_path / "projects" / "-closed", error)
+    with pytest.raises(OSError) as refused:  # noqa: PT011 - the number is what counts
+        find_files(tmp_path, S, CWD)
+    assert refused.value.errno == error
+    assert find_files(tmp_path, S, CWD, made_here=True) == Files()
+    path = stored(tmp_path, "-b")
+    assert find_files(tmp_path, S, CWD) == Files(path)
+
+
+def test_its_own_folder_must_be_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claude Code would work with the file in it, if there is one."""
+    stored(tmp_path, OWN)
+    stored(tmp_path, "-b")
+    close(monkeypatch, tmp_path / "projects" / OWN, errno.EACCES)
+    for made_here in (False, True):
+        with pytest.raises(PermissionError):
+            find_files(tmp_path, S, CWD, made_here=made_here)
+
+
+def odd(path: Path, kind: str) -> None:
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        os.mknod(path, stat.S_IFSOCK)
+
+
+def close(monkeypatch: pytest.MonkeyPatch, folder: Path, error: int) -> None:
+    """Modes keep nobody out where tests run as root."""
+    real = file_calls.stat
+
+    def refused(path: str | Path, **named: bool) -> os.stat_result:
+        if Path(path).is_relative_to(folder):
+            raise OSError(error, os.strerror(error), str(path))
+        return real(path, **named)
+
+    monkeypatch.setattr(file_calls, "stat", refused)

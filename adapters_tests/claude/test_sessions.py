@@ -1,5 +1,6 @@
 """The session list: what a row shows, which files are rows, paging; and deleting."""
 
+import errno
 import json
 import os
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from adapters.acp.errors import InvalidParams
 from adapters.claude.sessions import delete, list_page
+from adapters.core import file_calls
 
 SECOND = 1_000_000_000
 
@@ -220,6 +222,14 @@ def test_files_that_are_no_sessions(tmp_path: Path) -> None:
     assert sorted(rows(tmp_path)) == [session_id(1), session_id(12)]
 
 
+def test_no_pipe_and_no_loop_keeps_the_list(tmp_path: Path) -> None:
+    store(tmp_path, 1, prompt())
+    folder = tmp_path / "projects" / "-project"
+    os.mkfifo(folder / f"{session_id(2)}.jsonl")
+    (tmp_path / "projects" / "loop").symlink_to("loop")
+    assert rows(tmp_path) == [session_id(1)]
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -276,6 +286,34 @@ def test_delete_removes_the_session_and_its_companions(tmp_path: Path) -> None:
     assert rows(tmp_path) == [session_id(2)]
     assert not list(tmp_path.glob(f"projects/*/{session_id(1)}*"))
     delete(tmp_path, session_id(1))  # DEL-2
+
+
+def test_delete_is_not_kept_by_entries_that_are_none_of_its_business(tmp_path: Path) -> None:
+    """A loop of links, a file beside the folders; a pipe of its own name goes with it."""
+    path = store(tmp_path, 1, prompt())
+    (tmp_path / "projects" / "loop").symlink_to("loop")
+    (tmp_path / "projects" / "-other").mkdir()
+    os.mkfifo(tmp_path / "projects" / "-other" / path.name)
+    delete(tmp_path, session_id(1))
+    assert not list(tmp_path.glob(f"projects/*/{session_id(1)}*"))
+
+
+def test_delete_says_so_when_it_cannot_see(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that cannot be looked into matters where nothing was found elsewhere."""
+    store(tmp_path, 1, prompt())
+    closed = tmp_path / "projects" / "-closed"
+    closed.mkdir()
+    real = file_calls.stat
+
+    def refused(path: str, **named: bool) -> os.stat_result:
+        if path.startswith(str(closed)):
+            raise PermissionError(errno.EACCES, "no", path)
+        return real(path, **named)
+
+    monkeypatch.setattr(file_calls, "stat", refused)
+    delete(tmp_path, session_id(1))
+    with pytest.raises(PermissionError):
+        delete(tmp_path, session_id(1))
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../other", "*", "a/b", "\0", "\udcb2"])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 
+import anyio
 import pytest
 
 from adapters.acp.errors import AcpError
 from adapters.scripted.script import Answer, Text, ToolUse, say
 from adapters_tests.e2e.rig import Link, Rig
-from adapters_tests.e2e.runtimes import CLAUDE
+from adapters_tests.e2e.runtimes import CLAUDE, REPOSITORY
 from adapters_tests.e2e.stored import claude_transcripts
 
 pytestmark = [
@@ -187,3 +190,62 @@ async def test_what_a_killed_agent_left_is_ended_by_one_with_another_state_folde
             assert left == rig.runtime_of(session)
             assert await (await second.prompt(session, text, "the-key")).message_id() == message_id
             assert rig.stored_ids(session) == [message_id]
+
+
+async def test_bad_entries_among_the_projects_cost_themselves_only(rig: Rig, text: str) -> None:
+    """A pipe in a session's place (as a dead mount would be), a loop of links, a folder of a session's name."""
+    async with rig.agent() as link:
+        session = await link.new()
+        first = await link.turn(session, text, "the-first-key")
+        [path] = claude_transcripts(rig.root, session)
+        projects = path.parents[1]
+        (projects / "loop").symlink_to("loop")
+        (projects / "-other").mkdir()
+        for number, name in enumerate(("11111111", "22222222", "33333333")):
+            for folder in (path.parent, projects / "-other"):
+                os.mkfifo(folder / f"{name}-0000-4000-8000-00000000000{number}.jsonl")
+        os.mkfifo(projects / "-other" / path.name)
+        (path.parent / "44444444-0000-4000-8000-000000000000.jsonl").mkdir()
+        for _ in range(5):
+            assert [row["sessionId"] for row in await link.client.list()] == [session]
+        await link.client.close(session)
+        await link.resume(session, replay=True)
+        assert link.user_messages(session, 0)[:1] == [first]
+        assert await (await link.prompt(session, text, "the-first-key")).message_id() == first
+        other = await link.new()
+        await link.turn(other, text, "another-key")
+        await link.client.delete(other)
+        assert [row["sessionId"] for row in await link.client.list()] == [session]
+
+
+DEAD_MOUNT = """
+import os, time
+for name in ("stat", "open", "scandir"):
+    def call(path, *args, real=getattr(os, name), **named):
+        while "-dead" in str(path):
+            time.sleep(1)
+        return real(path, *args, **named)
+    setattr(os, name, call)
+"""
+"""For an agent: what is in a folder of this name does not answer, as with a network mount whose server is gone."""
+
+
+async def test_a_project_folder_that_does_not_answer_costs_itself_only(rig: Rig, text: str, tmp_path: Path) -> None:
+    """Lists and prompts are answered, a session that it may hold is refused, and the agent ends."""
+    async with rig.agent() as link:
+        session = await link.new()
+        first = await link.turn(session, text, "the-first-key")
+    [path] = claude_transcripts(rig.root, session)
+    (path.parents[1] / "-dead").mkdir()
+    (tmp_path / "sitecustomize.py").write_text(DEAD_MOUNT)
+    async with rig.agent(PYTHONPATH=f"{tmp_path}{os.pathsep}{REPOSITORY}") as link:
+        assert [row["sessionId"] for row in await link.client.list()] == [session]
+        await link.resume(session)
+        assert await (await link.prompt(session, text, "the-first-key")).message_id() == first
+        other = await link.new()
+        await link.turn(other, text, "another-key")
+        with pytest.raises(AcpError, match="does not answer"):
+            await link.resume("11111111-0000-4000-8000-000000000000")
+        link.process.signal(signal.SIGTERM)
+        with anyio.fail_after(5):
+            await link.process.wait()
