@@ -4,7 +4,10 @@ Owns status, content and raw output of finished calls, the same for a live frame
 and may have any shape; a wrong type costs at most what it stood for.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from adapters.acp.schema import (
@@ -13,6 +16,7 @@ from adapters.acp.schema import (
     PlanEntry,
     PlanItems,
     PlanUpdate,
+    ResourceLinkBlock,
     TextBlock,
     ToolCallContent,
     ToolCallLocation,
@@ -21,6 +25,7 @@ from adapters.acp.schema import (
 from adapters.claude.diffs import diff_of, first_changed_line, path_of
 from adapters.claude.prompts import from_content
 from adapters.claude.wrappers import without_notes
+from adapters.core import media
 from adapters.core.shapes import as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced
 
@@ -39,6 +44,11 @@ _REPEATED = frozenset(
     {"originalFile", "original_file", "updated_file", "structuredPatch", "base64", "originalFileContents"}
 )
 """Members of structured results that are large and shown otherwise: kept out of the raw output."""
+
+_SAVED = re.compile(
+    r"\[\w+ from [^\n]*\] Binary content \((?P<type>[^(),\s]+), [^()\n]*\) saved to (?P<path>/[^\n]*/tool-results/[^/\n]+)"
+)
+"""What stands for a picture or a sound that the model is not given (CLI 2.1.332)."""
 
 _STATUSES = frozenset({"pending", "in_progress", "completed"})
 _ERROR = ("<tool_use_error>", "</tool_use_error>")
@@ -131,10 +141,19 @@ def _blocks(content: Any) -> Sequence[ContentBlock]:
     for given in map(as_mapping, as_list(content)):
         text = given.get("text")
         if given.get("type") != "text":
-            blocks.extend(from_content([given]))
+            blocks.extend(map(media.shown, from_content([given])))
         elif isinstance(text, str) and (shown := without_notes(text)):
             blocks.append(TextBlock(text=shown))
+            blocks.extend(_saved(shown))
     return blocks
+
+
+def _saved(text: str) -> Iterator[ResourceLinkBlock]:
+    """The file that the runtime has kept something in that it shows to nobody."""
+    if found := _SAVED.fullmatch(text):
+        with suppress(ValueError):  # a path that is no Unicode
+            path = Path(found["path"])
+            yield ResourceLinkBlock(name=path.name, uri=path.as_uri(), mime_type=found["type"])
 
 
 def _presented(name: str, block: ContentBlock) -> ContentBlock:

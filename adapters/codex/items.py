@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError
@@ -21,7 +21,6 @@ from adapters.acp.schema import (
     DiffChange,
     DiffItem,
     DiffPatch,
-    ImageBlock,
     ModifyChange,
     MoveChange,
     TextBlock,
@@ -31,9 +30,9 @@ from adapters.acp.schema import (
     parse_content,
 )
 from adapters.codex.overwritten import LOST
-from adapters.core import git_patch, server_keys
+from adapters.core import git_patch, media, server_keys
 from adapters.core.question_text import code, name_of, visible
-from adapters.core.shapes import as_integer, as_list, as_mapping, as_text
+from adapters.core.shapes import as_count, as_integer, as_list, as_mapping, as_text
 from adapters.core.tool_text import absolute, fenced, one_line, relative
 
 Fields = Mapping[str, Any]
@@ -57,6 +56,10 @@ _SHELLS: Final = re.compile(
 _MOVED: Final = re.compile(r"\n*Moved to: [^\n]*\n?\Z")
 """What Codex appends to the hunks of a file that also moves (0.163.0)."""
 
+SEEN_AT: Final = "seenAt"
+"""Member of an item: when it was, milliseconds since the epoch, where that is known. No member of Codex's."""
+
+_IMAGE_VIEW: Final = "imageView"
 _VERBS: Final = {"add": "Add", "delete": "Delete"}
 
 _AGENTS: Final = {
@@ -91,6 +94,8 @@ def tool_call(item: Fields, cwd: str, *, status: str | None = None) -> ToolCallU
     if paint is None:
         return None
     picture = paint(item, cwd)
+    if status == "in_progress" and item.get("type") == _IMAGE_VIEW:
+        picture = replace(picture, content=())  # once is enough, and it is over at once
     raw: dict[str, Any] = {}
     if picture.raw_input is not None:
         raw["raw_input"] = picture.raw_input
@@ -266,14 +271,16 @@ def _web_search(item: Fields, _cwd: str) -> _Picture:
 def _image_view(item: Fields, cwd: str) -> _Picture:
     path = absolute(item.get("path"), cwd)
     locations = [ToolCallLocation(path=path)] if path else []
-    return _Picture("view_image", "read", one_line(f"Look at {relative(path, cwd)}"), locations=locations)
+    block = media.image_file(path, as_count(item.get(SEEN_AT))) if path else None
+    content = [ContentItem(content=block)] if block else []
+    return _Picture("view_image", "read", one_line(f"Look at {relative(path, cwd)}"), content, locations)
 
 
 def _image_generation(item: Fields, cwd: str) -> _Picture:
     prompt, result = as_text(item.get("revisedPrompt")), as_text(item.get("result"))
     content: Sequence[ToolCallContent] = ()
     if result and "://" not in result:
-        content = (ContentItem(content=ImageBlock(data=result, mime_type="image/png")),)
+        content = (ContentItem(content=media.image_of(result)),)
     path = absolute(item.get("savedPath"), cwd)
     locations = [ToolCallLocation(path=path)] if path else []
     title = one_line(f"Make an image: {prompt}") if prompt else "Make an image"
@@ -303,7 +310,7 @@ _PICTURES: Final[Mapping[str, Callable[[Fields, str], _Picture]]] = {
     "mcpToolCall": _mcp,
     "dynamicToolCall": _dynamic,
     "webSearch": _web_search,
-    "imageView": _image_view,
+    _IMAGE_VIEW: _image_view,
     "imageGeneration": _image_generation,
     "collabAgentToolCall": _agent,
     "sleep": _sleep,
@@ -316,7 +323,7 @@ def _blocks(content: Any) -> Iterator[ContentBlock]:
     """The blocks of an MCP result, which are the protocol's own; malformed ones are left out."""
     for block in as_list(content):
         try:
-            yield parse_content(block)
+            yield media.shown(parse_content(block))
         except AcpError:
             continue
 

@@ -12,6 +12,7 @@ from adapters.acp.schema import Notice, SessionUpdate
 from adapters.codex.appserver import AppServer
 from adapters.codex.frames import COMPACTION, MODEL_OUTPUT, REASONING, client_id_of
 from adapters.codex.history import Entry, History, needs_turns
+from adapters.codex.items import SEEN_AT
 from adapters.codex.overwritten import Overwritten
 from adapters.codex.updates import stored_item
 from adapters.core.shapes import as_list, as_text
@@ -65,7 +66,7 @@ class Replay:
                 interrupted = await self._history.interrupted_turns(server)
             for entry in batch:
                 for update in stored_item(
-                    self._overwritten.known(entry.item),
+                    {**self._overwritten.known(entry.item), SEEN_AT: entry.started},
                     self._cwd,
                     interrupted=interrupted is not None and entry.turn_id in interrupted,
                     running=as_text(entry.item.get("id")) in self._running,

@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,31 @@ def test_notes_for_the_model_are_not_shown() -> None:
     file = {"type": "text", "file": {"filePath": "/a", "content": "x\n", "numLines": 1}}
     assert content_of("Read", "1\tx\n<system-reminder>hm</system-reminder>", file) == [text_item("```\nx\n```")]
     assert content_of("Bash", "(Bash completed with no output)", {"stdout": "", "stderr": ""}) == []
+
+
+def test_an_image_that_no_client_draws_is_a_resource() -> None:
+    """CONT-1: what it says of itself does not matter."""
+    svg = {"type": "base64", "media_type": "image/png", "data": b64encode(b"<svg></svg>").decode()}
+    wire = update(finished_call("mcp__a__b", result([{"type": "image", "source": svg}]), None, CWD))
+    assert wire["content"][0]["content"]["resource"]["text"] == "<svg></svg>"
+
+
+@pytest.mark.parametrize(
+    ("path", "linked"),
+    [
+        ("/c/projects/-w/s/tool-results/blob-1.svg", True),
+        ("/etc/passwd", False),
+        ("/c/tool-results/a\nb", False),
+        ("/c/tool-results/\ud800", False),
+    ],
+)
+def test_a_picture_that_is_kept_in_a_file_is_linked(path: str, linked: bool) -> None:
+    text = f"[Image from box] Binary content (image/svg+xml, 82 bytes) saved to {path}"
+    wire = update(finished_call("mcp__a__b", result([{"type": "text", "text": text}]), None, CWD))
+    shown = [item["content"] for item in wire["content"]]
+    assert shown[0]["text"] == text
+    link = {"type": "resource_link", "name": "blob-1.svg", "uri": f"file://{path}", "mimeType": "image/svg+xml"}
+    assert shown[1:] == ([link] if linked else [])
 
 
 def test_images_are_shown_once() -> None:
