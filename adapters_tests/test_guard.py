@@ -15,6 +15,8 @@ import pytest
 from anyio.abc import Process
 
 from adapters import guard as module
+from adapters.claude.environment import AGENT
+from adapters.claude.environment import MARK as SESSION_MARK
 from adapters.guard import MARK, Guard
 from adapters_tests.e2e.processes import wait_for
 
@@ -176,3 +178,8 @@ def test_agents_have_marks_of_their_own() -> None:
     assert Guard().environment({"A": "1"}) != Guard().environment({"A": "1"})
     assert Guard().environment({"A": "1"}).items() > {"A": "1"}.items()
     assert module.MARK.isidentifier()
+
+
+def test_no_driver_puts_something_else_where_the_mark_stands() -> None:
+    """Else the guardian does not find what the driver has started."""
+    assert len({MARK, AGENT, SESSION_MARK}) == len((MARK, AGENT, SESSION_MARK))

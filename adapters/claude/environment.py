@@ -31,7 +31,7 @@ TESTED: Final = "2.1.332"
 MARK: Final = "ACP_ADAPTERS_SESSION"
 """In the environment of each process that we start: the session it belongs to. Inherited by its children."""
 
-AGENT: Final = "ACP_ADAPTERS_AGENT"
+AGENT: Final = "ACP_ADAPTERS_AGENT_PROCESS"
 """Beside it: which process started it, see `orphans.agent_mark`."""
 
 _LEFT_BY_ANOTHER: Final = frozenset(

@@ -170,7 +170,16 @@ async def test_planted_secrets_stay_where_they_belong(rig: Rig, text: str) -> No
 
 def check_environment(seen: dict[str, str], given: dict[str, str]) -> None:
     """The user's own variables, whole, and our two marks; the system's locale may be spelled out."""
-    added = {"ACP_ADAPTERS_AGENT", "ACP_ADAPTERS_SESSION", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"}
+    added = {
+        "ACP_ADAPTERS_AGENT",
+        "ACP_ADAPTERS_AGENT_PROCESS",
+        "ACP_ADAPTERS_SESSION",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+        "LC_CTYPE",
+    }
     assert {name: value for name, value in seen.items() if name not in added} == {
         name: value for name, value in given.items() if name not in added
     }
