@@ -1,13 +1,17 @@
 """A soak: random histories with the real agent and runtime, judged by the runtime's own store, the wire and the model's calls.
 
-    python bench/soak.py --runtime claude|codex --steps N --seed S [--length N] [--only I] [--plant NAME] [--plants K]
+    python bench/soak.py --runtime claude|codex --steps N --seed S [--jobs N] [--length N] [--only I]
+                         [--world NAME ... | --worlds] [--plant NAME] [--plants K]
 
 Runs N random steps (prompts, retries, cancels, questions, kills, rival agents, the user's own turns; see
 `adapters_tests/reliability/walk.py`) in histories of `--length` steps, each in a fresh home and session. Prints how often
 what was hit, and every broken promise with the seed and the steps that led to it; `--only I` plays history I of the seed
-alone. `--plant` runs a copy of the agent with a fault in it, to see it caught. `--plants K` does that with every fault that
-can be planted for this runtime (or the one that `--plant` names), with K seeds from `--seed` on, each until it is caught or
-N steps are done, and prints after how many steps it was. Exit status 1 when a promise was broken, or with `--plants` when
+alone. `--world` sets the histories in these worlds (`adapters_tests/reliability/worlds.py`), `--worlds` in all of them; the
+seed of a history chooses among them. `--jobs` plays so many histories side by side.
+
+`--plant` runs a copy of the agent with a fault in it, to see it caught. `--plants K` does that with every fault that can be
+planted for this runtime (or the one that `--plant` names), with K seeds from `--seed` on, each until it is caught or N
+steps are done, and prints after how many steps it was. Exit status 1 when a promise was broken, or with `--plants` when
 a fault was not caught. Linux only.
 """
 
@@ -15,11 +19,14 @@ from __future__ import annotations
 
 import argparse
 import math
+import multiprocessing
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 
 import anyio
@@ -31,28 +38,51 @@ from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
 from adapters_tests.reliability.plants import PLANTS, planted_copy
 from adapters_tests.reliability.steps import Tally
 from adapters_tests.reliability.walk import BrokenPromiseError, Walk
+from adapters_tests.reliability.worlds import WORLDS, world_of, worlds_of
 
 _TELL_EVERY = 10
 
+RUNTIMES_BY_NAME = {runtime.name: runtime for runtime in RUNTIMES}
 
-async def soak(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
+
+def soak(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
     """Play the histories; gives how many were broken."""
-    total, broken, began = Tally(), 0, time.monotonic()
-    numbers: Sequence[int] = range(-(-options.steps // options.length))
+    total, broken, began, played = Tally(), 0, time.monotonic(), 0
+    numbers = range(-(-options.steps // options.length)) if options.only is None else [options.only]
+    seeds = [f"{options.seed}.{number}" for number in numbers]
     try:
-        for number in numbers if options.only is None else [options.only]:
-            if time.monotonic() - began > 60 * options.minutes:
-                break
-            tally, fault = await history(runtime, f"{options.seed}.{number}", options, options.plant)
+        for tally, fault in histories(runtime, seeds, options):
             total.add(tally)
+            played += 1
             if fault:
                 broken += 1
                 print(f"BROKEN {fault}", flush=True)
-            if not (number + 1) % _TELL_EVERY:
+            if not played % _TELL_EVERY:
                 print(f"  {total.steps.total()} steps, {time.monotonic() - began:.0f} s, {broken} broken", flush=True)
     finally:  # also when it is interrupted
         report(runtime.name, options.seed, total, broken, time.monotonic() - began)
     return broken
+
+
+def histories(runtime: RuntimeUnderTest, seeds: list[str], options: argparse.Namespace) -> Iterator[tuple[Tally, str]]:
+    """What each history came to, as they end. Each has a process of its own: a client and a judge cost as much as an agent."""
+    deadline = time.monotonic() + 60 * options.minutes
+    context = multiprocessing.get_context("forkserver")
+    with ProcessPoolExecutor(options.jobs, context, max_tasks_per_child=20) as pool:
+        left, running = list(reversed(seeds)), set[Future[tuple[Tally, str]]]()
+        while running or left:
+            while left and len(running) < options.jobs and time.monotonic() < deadline:
+                running.add(pool.submit(play, runtime.name, left.pop(), options))
+            if not running:
+                return
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield future.result()
+
+
+def play(runtime: str, seed: str, options: argparse.Namespace) -> tuple[Tally, str]:
+    """Play one history, in a process of its own."""
+    return anyio.run(history, RUNTIMES_BY_NAME[runtime], seed, options, options.plant)
 
 
 async def history(
@@ -66,19 +96,19 @@ async def history(
         async with runtime.model() as model, open_rig(runtime, model, folder / "h") as rig:
             if plant:
                 rig.extra_env["PYTHONPATH"] = str(planted_copy(folder / "copy", plant))
-            walk = Walk(rig, seed)
+            walk = Walk(rig, seed, world=PLANTS[plant].world if plant else world_of(seed, options.world))
             tally = walk.tally
             await walk.run(options.length)
     except BrokenPromiseError as error:
         fault = str(error)
-    except Exception as error:  # noqa: BLE001 - a process left over, or a fault of the bench: told, and the soak goes on
-        fault = f"history {seed}: {type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - a process left over, or a fault of the bench: told, and the soak goes on
+        fault = f"history {seed}: {traceback.format_exc()}"
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return tally, fault
 
 
-async def plants(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
+async def look_for_plants(runtime: RuntimeUnderTest, options: argparse.Namespace) -> int:
     """Look for every planted fault; gives how many of the tries did not find it."""
     tried = missed = 0
     print(
@@ -133,14 +163,21 @@ def main() -> int:
     parser.add_argument("--only", type=int, help="play this history of the seed alone")
     parser.add_argument("--plants", type=int, help="look for every planted fault, with so many seeds")
     parser.add_argument("--plant", choices=sorted(PLANTS), help="a fault for a copy of the agent")
+    parser.add_argument(
+        "--world", nargs="+", default=["plain"], choices=sorted(WORLDS), help="set histories in these worlds"
+    )
+    parser.add_argument("--worlds", action="store_true", help="set histories in all worlds")
+    parser.add_argument("--jobs", type=int, default=1, help="play so many histories side by side")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more histories after so many")
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     options = parser.parse_args()
-    [runtime] = [runtime for runtime in RUNTIMES if runtime.name == options.runtime]
+    runtime = RUNTIMES_BY_NAME[options.runtime]
+    options.world = worlds_of(runtime.name) if options.worlds else options.world
     try:
-        return 1 if anyio.run(plants if options.plants else soak, runtime, options) else 0
+        broken = anyio.run(look_for_plants, runtime, options) if options.plants else soak(runtime, options)
     except KeyboardInterrupt:
         return 130
+    return 1 if broken else 0
 
 
 if __name__ == "__main__":

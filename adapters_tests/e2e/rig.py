@@ -176,13 +176,20 @@ class Link:
                     requests[value["id"]] = value["method"]
                 continue
             answered = requests.get(value.get("id")) if "method" not in value else None
-            validate_agent_message(value, answered)
+            self._validate(value, answered)
             if answered is not None:
                 answers[value["id"]] += 1
             self._check_keys(value)
         assert set(answers.values()) <= {1}
         for key in self.rig.keys:
             assert len(key) < _TELLING or key not in self.process.stderr, "a key in the log"
+
+    def _validate(self, value: Any, answered: str | None) -> None:
+        """Against the schema, once for all answers that differ in their id only: a replay repeats most of what was live."""
+        content = json.dumps([answered, value if answered is None else {**value, "id": 0}], sort_keys=True)
+        if content not in self.rig.validated:
+            validate_agent_message(value, answered)
+            self.rig.validated.add(content)
 
     def _check_keys(self, value: Any) -> None:
         spellings = (json.dumps(value), json.dumps(value, ensure_ascii=False))
@@ -205,12 +212,19 @@ class Rig:
     keys: set[str] = field(default_factory=set[str])
     sessions: list[str] = field(default_factory=list[str])
     extra_env: dict[str, str] = field(default_factory=dict[str, str])
+    fixed_env: dict[str, str] | None = None
+    """The environment as it was made once: making it writes into the home, which a test may keep from being written."""
+    user_env: dict[str, str] = field(default_factory=dict[str, str])
+    """What the user's own command line has in another way than agents."""
+    validated: set[str] = field(default_factory=set[str])
+    """Messages of agents that were found valid."""
     last_gate: str = ""
     _tools: int = 0
 
     @property
     def env(self) -> dict[str, str]:
-        return {**self.runtime.environment(self.root, self.model.base_url), **self.extra_env}
+        made = self.fixed_env or self.runtime.environment(self.root, self.model.base_url)
+        return {**made, **self.extra_env}
 
     # --- agents ------------------------------------------------------------------------------------------------------
 
@@ -319,7 +333,7 @@ class Rig:
         """One more turn in the session by the user's own runtime, outside of any agent; its exit status and output."""
         done = await anyio.run_process(
             list(self.runtime.user_command(session, text)),
-            env=self.env,
+            env={**self.env, **self.user_env},
             cwd=self.project,
             stdin=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,

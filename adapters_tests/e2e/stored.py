@@ -12,6 +12,9 @@ from typing import Any
 _INTERRUPTED = "[Request interrupted by user"
 """How Claude Code's own marker of a stopped turn begins."""
 
+COPIES = "copies-"
+"""How the names of project folders begin in which a test has put copies of session files."""
+
 _NO_PROMPT = ("<environment_context", "<turn_aborted", "<user_instructions", "# AGENTS.md", "<skills", "<permissions")
 """How what Codex itself says to the model under the user's name begins."""
 
@@ -46,8 +49,9 @@ def claude_entries(root: Path, session_id: str) -> list[dict[str, Any]]:
 
 
 def claude_transcripts(root: Path, session_id: str) -> list[Path]:
-    """The files of the session under the isolated home."""
-    return sorted((root / "claude" / "projects").glob(f"*/{session_id}.jsonl"))
+    """The files of the session under the isolated home; copies that a test has put beside them are no store."""
+    found = (root / "claude" / "projects").glob(f"*/{session_id}.jsonl")
+    return sorted(path for path in found if not path.parent.name.startswith(COPIES))
 
 
 def codex_messages(root: Path, session_id: str) -> list[StoredMessage]:

@@ -8,12 +8,16 @@ and knows no runtime. Every attempt at a prompt ended in one of three ways:
     unknown   its connection ended first, or the  nothing is stored by it, or one message
               error says `inserted: null`
 
+    live      answered with an id, and told at    as ok, but it need not be stored: the model has it, and the key is known
+              once that it could not be stored    until the session is closed
+
 Messages are counted by their text as well as by their id, since an id that is derived from the key makes a second insertion
-invisible to whatever looks at ids only. So every submission of a history needs a text of its own.
+invisible to whatever looks at ids only. So every submission of a history needs a text of its own, or a name in it (`named`).
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,13 +27,30 @@ from typing import Any, Literal
 
 from adapters.client.record import Message, as_object
 
-Outcome = Literal["ok", "failed", "unknown", "open"]
+Outcome = Literal["ok", "live", "failed", "unknown", "open"]
 
 _WITHDRAWALS = ("$/cancel_request", "session/cancel", "session/close")
 """What withdraws a prompt that is not inserted yet."""
 
 _CANCELLED = -32800
 """The code that a withdrawn attempt is answered with."""
+
+_UNKNOWN_SESSION = -32002
+"""The code that says that there is no such session."""
+
+_NOT_STORED = "This message could not be stored"
+"""The title of the notice that follows the answer to a message which is live only."""
+
+_TOLD_WITHIN = 1.0
+"""Seconds between the answer and that notice; the agent puts both on the wire in one step."""
+
+_NAME = re.compile(r"\[\[(.*?)\]\]", re.DOTALL)
+
+
+def named(text: str) -> str:
+    """The name that a text carries in double brackets: what tells an odd prompt apart however it is stored. Else the text."""
+    found = _NAME.search(text)
+    return found[1] if found else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +80,15 @@ class Attempt:
     """When its client asked to withdraw it: by its id, or with everything else in the session."""
     heard: float = -inf
     """When the last message came on its connection."""
+    unstored: bool = False
+    """Its client was told that the message could not be stored."""
 
     @property
     def outcome(self) -> Outcome:
         if not self.replies:
             return "unknown" if self.lost else "open"
         if self.message_id is not None:
-            return "ok"
+            return "live" if self.unstored else "ok"
         return "failed" if self.replies[0].inserted is False else "unknown"
 
     @property
@@ -101,6 +124,25 @@ class Look:
     session: str
     stored: tuple[Stored, ...]
     replayed: tuple[str, ...] | None = None
+    told: int = 0
+    """Of how many messages, the model's too, the replay said that they are missing in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An answer to `session/resume`: no code where the session was opened."""
+
+    at: float
+    session: str
+    code: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """An answer to `session/list`, of which nothing was left out."""
+
+    at: float
+    sessions: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -114,9 +156,11 @@ class History:
     calls: Mapping[str, int] | None = None
     """For texts: how often the model was asked to answer them."""
     in_context: Mapping[str, int] | None = None
-    """For texts: how often they stand in what the model was given last."""
+    """For texts: how often they stand in what the model was given last. A text that cannot be told there is left out."""
     torn: Counter[str] = field(default_factory=Counter[str])
     """For texts: how often a kill left them in the model's context without a message (Codex; not promised)."""
+    openings: list[Opening] = field(default_factory=list[Opening])
+    listings: list[Listing] = field(default_factory=list[Listing])
     kills: int = 0
     """Processes of the runtime that were killed: each may have cost the work of one message."""
 
@@ -125,25 +169,48 @@ def attempts_of(messages: Iterable[Message], connection: int, *, ended: bool) ->
     """The prompt attempts of one connection's record."""
     attempts: dict[Any, Attempt] = {}
     heard = -inf
+    live: set[tuple[str, str | None]] = set()
+    """Sessions and ids of messages that are live only, as long as their session is active here (KEY-43)."""
     for message in messages:
+        if not message.sent and message.method == "session/update":
+            live |= _live(message, attempts.values())
         value = as_object(message.value)
         heard = heard if message.sent else message.at
+        if message.sent and message.method == "session/close":
+            live = {(session, message_id) for session, message_id in live if session != message.params.get("sessionId")}
         if message.sent and message.method in _WITHDRAWALS:
             for number, attempt in attempts.items():
-                named = message.params.get("requestId", number), message.params.get("sessionId", attempt.session)
-                if named == (number, attempt.session):
+                meant = message.params.get("requestId", number), message.params.get("sessionId", attempt.session)
+                if meant == (number, attempt.session):
                     attempt.withdrawn.append(message.at)
         if message.sent and message.method == "session/prompt":
             params = message.params
-            text = "".join(as_object(block).get("text", "") for block in params["prompt"])
+            text = named("".join(as_object(block).get("text", "") for block in params["prompt"]))
             attempts[value["id"]] = Attempt(
                 params["sessionId"], params.get("idempotencyKey"), text, connection, message.at, lost=ended
             )
         elif not message.sent and message.method is None and value.get("id") in attempts:
-            attempts[value["id"]].replies.append(_reply(message.at, value))
+            attempt = attempts[value["id"]]
+            attempt.replies.append(_reply(message.at, value))
+            attempt.unstored = (attempt.session, attempt.message_id) in live
     for attempt in attempts.values():
         attempt.heard = heard
         yield attempt
+
+
+def _live(message: Message, attempts: Iterable[Attempt]) -> set[tuple[str, str | None]]:
+    """What it tells to be live only: the last message of its session that was answered with an id. Marks its attempts."""
+    if as_object(message.params.get("update")).get("title") != _NOT_STORED:
+        return set()
+    session = message.params.get("sessionId")
+    answered = [attempt for attempt in attempts if attempt.session == session and attempt.message_id is not None]
+    last = max((attempt.answered for attempt in answered), default=-inf)
+    if message.at - last > _TOLD_WITHIN:
+        return set()
+    found = {(attempt.session, attempt.message_id) for attempt in answered if attempt.answered == last}
+    for attempt in answered:  # all that waited together
+        attempt.unstored = attempt.unstored or (attempt.session, attempt.message_id) in found
+    return found
 
 
 def _reply(at: float, value: dict[str, Any]) -> Reply:
@@ -166,6 +233,7 @@ def faults_of(history: History, *, so_far: bool = False) -> list[str]:
         *_answers(history),
         *_ids(history),
         *_stores(history),
+        *_sessions(history),
         *_replays(history),
         *_order(history),
         *_overlaps(history),
@@ -232,16 +300,37 @@ def _one_stored(look: Look, attempts: Sequence[Attempt], count: int) -> Iterator
     if count > 1:
         yield f"{text!r} is stored {count} times"
     before = [attempt for attempt in attempts if attempt.sent < look.at]
+    acknowledged = {attempt.message_id for attempt in before if _acknowledged(attempt, look.at)}
     ids = {attempt.message_id for attempt in before if attempt.answered < look.at and attempt.message_id}
     for message_id in ids:
         found = [message.text for message in look.stored if message.message_id == message_id]
-        if not found:
+        if not found and message_id in acknowledged:
             yield f"{text!r} was acknowledged and is not stored"
-        elif text not in found:
+        elif found and text not in found:
             yield f"the id that {text!r} was answered with is stored with another text"
     settled = all(attempt.answered < look.at and attempt.outcome == "failed" for attempt in before)
     if count and settled:
         yield f"{text!r} has only errors that say that it was not inserted, and is stored"
+
+
+def _acknowledged(attempt: Attempt, by: float) -> bool:
+    """Whether it was answered with an id by then, and its client not told that the message could not be stored."""
+    return attempt.outcome == "ok" and attempt.answered < by
+
+
+def _sessions(history: History) -> Iterator[str]:
+    """A session with an acknowledged message is stored: it is never said to be unknown, and stands in each whole list."""
+    for opening in history.openings:
+        if opening.code == _UNKNOWN_SESSION and _holds_something(history, opening.session, opening.at):
+            yield f"session {opening.session} holds acknowledged messages and was said to be unknown"
+    for listing in history.listings:
+        for session in {attempt.session for attempt in history.attempts} - listing.sessions:
+            if _holds_something(history, session, listing.at):
+                yield f"session {session} holds acknowledged messages and is not listed"
+
+
+def _holds_something(history: History, session: str, by: float) -> bool:
+    return any(attempt.session == session and _acknowledged(attempt, by) for attempt in history.attempts)
 
 
 def _text_of(look: Look, message_id: str) -> str:
@@ -249,13 +338,24 @@ def _text_of(look: Look, message_id: str) -> str:
 
 
 def _replays(history: History) -> Iterator[str]:
-    """A replay shows what is stored, under the same ids, in the same order (KEY-42)."""
+    """A replay shows what is stored, under the same ids, in the same order (KEY-42). What is live only it may show, too.
+
+    Messages that a runtime does not list any more may be missing in it when it says so.
+    """
     for look in history.looks:
+        if look.replayed is None:
+            continue
         stored = tuple(dict.fromkeys(message.message_id for message in look.stored))
-        if look.replayed is not None and look.replayed != stored:
-            missing = [_text_of(look, message_id) for message_id in stored if message_id not in look.replayed]
-            more = len([message_id for message_id in look.replayed if message_id not in stored])
-            yield f"a replay lacks {missing}, shows {more} unknown ids, or has another order than the store"
+        live = {attempt.message_id for attempt in history.attempts if attempt.outcome == "live"} - set(stored)
+        replayed = tuple(message_id for message_id in look.replayed if message_id not in live)
+        missing = [_text_of(look, message_id) for message_id in stored if message_id not in replayed]
+        kept = tuple(message_id for message_id in stored if message_id in replayed)
+        if replayed != kept or len(missing) > look.told:
+            more = len([message_id for message_id in replayed if message_id not in stored])
+            yield (
+                f"a replay lacks {missing} and tells of {look.told}, shows {more} unknown ids, "
+                "or has another order than the store"
+            )
 
 
 def _order(history: History) -> Iterator[str]:
@@ -334,9 +434,11 @@ def _work(history: History) -> Iterator[str]:
         text = attempts[0].text
         stored = any(attempt.outcome == "ok" for attempt in attempts)
         # What was not stored when its runtime died may have been begun: each such attempt may cost one more call.
-        spared = sum(attempt.outcome in ("failed", "unknown") for attempt in attempts) + history.kills
+        spared = sum(attempt.outcome in ("failed", "unknown", "live") for attempt in attempts) + history.kills
         if history.calls is not None and (count := history.calls.get(text, 0)) > 1 + spared:
             yield f"the model was asked {count} times for {text!r}"
-        count = 1 if history.in_context is None else history.in_context.get(text, 0)
-        if stored and not 1 <= count <= 1 + history.torn[text]:
+        count = 1 if history.in_context is None else history.in_context.get(text, 1)
+        # Whatever kept a live message from being stored may have kept only its id: its text may be in the model's context.
+        again = sum(attempt.outcome == "live" for attempt in attempts)
+        if stored and not 1 <= count <= 1 + history.torn[text] + again:
             yield f"the model sees {text!r} {count} times"

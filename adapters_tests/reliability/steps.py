@@ -6,10 +6,12 @@ Owns how each step is done and what it has to wait for. Which steps are played, 
 from __future__ import annotations
 
 import math
+import re
 import signal
 import time
 from collections import Counter
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -27,7 +29,7 @@ from adapters.scripted.script import Answer, Spread, Text, Thinking, say
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, Tool
 from adapters_tests.e2e.runtimes import Deviation
-from adapters_tests.reliability.history import History, Look, Stored
+from adapters_tests.reliability.history import History, Look, Opening, Stored, named
 
 WITHIN = 60.0
 """Seconds in which every answer comes and all work ends, once nothing holds it up any more."""
@@ -44,6 +46,14 @@ _IDLE = 0.5
 _BEHIND = 0.6
 """How often attempts of which one is withdrawn wait behind a tool, so that none is inserted before that."""
 
+_MISSING = re.compile(r"(\d+) messages? (?:is|are) missing in this history")
+"""The title of the notice of an incomplete replay."""
+
+_INTERNAL_ERROR = -32603
+
+_FORGIVEN = 5.0
+"""Seconds after a disturbance of the store in which opening a session may still fail."""
+
 _BESIDE = 0.5
 """How often the user's own runtime takes its turn while our agent has the session active."""
 
@@ -57,6 +67,12 @@ class Submission:
     text: str
     tool: Tool | None = None
     calls: list[PromptCall] = field(default_factory=list[PromptCall])
+    blocks: Sequence[Mapping[str, Any]] | None = None
+    """What is sent, where it is more than the text."""
+    shown_as: str | None = ""
+    """The text that the model gets where it is another; None where that cannot be counted."""
+    refusable: bool = False
+    """A runtime may refuse it for what it is, each time."""
 
 
 @dataclass
@@ -91,6 +107,12 @@ def _is_acknowledgement(message: Message) -> bool:
     return not message.sent and "messageId" in as_object(as_object(message.value).get("result"))
 
 
+def _told_missing(update: Mapping[str, Any]) -> int:
+    """Of how many messages this says that the history lacks them."""
+    found = _MISSING.match(str(update.get("title", "")))
+    return int(found[1]) if found and update["sessionUpdate"] == "notice" else 0
+
+
 def _cut(item: dict[str, Any]) -> bool:
     """Whether this may be a tool call that came to nothing, or text that a stop has cut."""
     return item["is"] == "agent" or (item["is"] == "tool_call" and item.get("status") in ("failed", "cancelled"))
@@ -119,7 +141,10 @@ class Steps:
         self.tainted = False
         """Its runtime was killed: what that had said and not stored is shown here, and no replay takes it back."""
         self._sibling_active = False
-        self._closing = False
+        self.others: dict[str, bool] = {}
+        """More sessions, and whether each is active on this connection."""
+        self.disturbed_until = -math.inf
+        """When what keeps the runtime from its store ends."""
         self._stack = AsyncExitStack()
         self._watchers: TaskGroup
         self._questions: list[tuple[Question, anyio.Event]] = []
@@ -129,8 +154,38 @@ class Steps:
         self._answer_all = False
         self._questions.clear()
         self._sibling_active = False
-        self.link: Link = await self._stack.enter_async_context(self.rig.agent(self.decide))
+        self.others = dict.fromkeys(self.others, False)
+        self.link: Link = await self._stack.enter_async_context(self.start_agent())
         self._follow(self.link)
+
+    def start_agent(self) -> AbstractAsyncContextManager[Link]:
+        """The next agent of the user's: a world may start it in another way."""
+        return self.rig.agent(self.decide, command=self.agent_command())
+
+    def agent_command(self) -> Sequence[str]:
+        """How it is started, if not as always."""
+        return ()
+
+    def sessions(self, *, active: bool = False) -> list[str]:
+        """Every session of the history, this one last; `active`: only those that are active on this connection."""
+        sibling = [self.sibling_session] if self.sibling_session and (self._sibling_active or not active) else []
+        others = [session for session, is_active in self.others.items() if is_active or not active]
+        return [*others, *sibling, self.session]
+
+    async def open(self, session: str, link: Link | None = None, *, replay: bool = False) -> None:
+        """Resume a session. While the runtime's store is disturbed that may fail, and is tried again."""
+        while True:
+            try:
+                await (link or self.link).resume(session, replay=replay)
+            except AcpError as error:
+                self.history.openings.append(Opening(time.monotonic(), session, error.code))
+                if error.code != _INTERNAL_ERROR or time.monotonic() > self.disturbed_until + _FORGIVEN:
+                    raise
+                self.tally.outcomes["openings refused"] += 1
+                await anyio.sleep(0.2)
+            else:
+                self.history.openings.append(Opening(time.monotonic(), session))
+                return
 
     def _follow(self, link: Link) -> None:
         self.links.append(link)
@@ -211,7 +266,7 @@ class Steps:
         return made
 
     async def _send(self, made: Submission) -> None:
-        made.calls.append(await self.link.prompt(made.session, made.text, made.key))
+        made.calls.append(await self.link.prompt(made.session, made.blocks or made.text, made.key))
 
     def _recent(self, count: int) -> Submission | None:
         recent = [made for made in self.submissions if made.session == self.session and made.key is not None][-count:]
@@ -312,7 +367,7 @@ class Steps:
             self._sibling_active = True
             await self._settled_turn(self.sibling_session, "sibling start")
         elif not self._sibling_active:
-            await self.link.resume(self.sibling_session)
+            await self.open(self.sibling_session)
             self._sibling_active = True
 
     # --- the session -----------------------------------------------------------------------------------------------------
@@ -336,9 +391,8 @@ class Steps:
         for made in self.submissions:
             for call in made.calls:
                 await self._outcome(call)
-        for session in (self.session, self.sibling_session):
-            if session == self.session or self._sibling_active:
-                await self.link.client.wait_state(session, "idle", within=WITHIN)
+        for session in self.sessions(active=True):
+            await self.link.client.wait_state(session, "idle", within=WITHIN)
         self._answer_all = False
 
     async def _outcome(self, call: PromptCall) -> None:
@@ -351,12 +405,12 @@ class Steps:
 
     async def resume_again(self) -> None:
         replay = self.random.random() < 0.5
-        await self.link.resume(self.session, replay=replay)
+        await self.open(self.session, replay=replay)
         self.complete = (self.complete or replay) and not self.tainted
 
     async def reopen(self) -> None:
         await self._close(self.session)
-        await self.link.resume(self.session)
+        await self.open(self.session)
 
     async def own_turn(self) -> None:
         """The user's own runtime takes a turn, beside our agent where the runtime lets it (Claude Code)."""
@@ -370,7 +424,7 @@ class Steps:
         if status or text not in [message.text for message in self.rig.stored(self.session)]:
             self.faults.append(f"the user's own turn came to nothing: {said[-300:]}")
         if not beside:
-            await self.link.resume(self.session)
+            await self.open(self.session)
         self.complete = False
 
     async def _close_all(self) -> None:
@@ -378,14 +432,13 @@ class Steps:
         if self._sibling_active:
             await self._close(self.sibling_session)
             self._sibling_active = False
+        for session in self.sessions(active=True):
+            if session in self.others:
+                await self._close(session)
+                self.others[session] = False
 
     async def _close(self, session: str) -> None:
-        """Without a look meanwhile: Codex unloads one thread of many by moving its file away and back."""
-        self._closing = True
-        try:
-            await self.link.client.close(session)
-        finally:
-            self._closing = False
+        await self.link.client.close(session)
 
     # --- processes -------------------------------------------------------------------------------------------------------
 
@@ -477,11 +530,11 @@ class Steps:
         made = self._new()
         async with self.rig.agent() as guest:
             self._follow(guest)
-            await guest.resume(self.session)
+            await self.open(self.session, guest)
             made.calls.append(await guest.prompt(self.session, made.text, made.key))
             await self._outcome(made.calls[-1])
             await guest.client.wait_state(self.session, "idle", since=made.calls[-1].mark, within=WITHIN)
-        await self.link.resume(self.session)
+        await self.open(self.session)
         self.complete = False
         await self._send(made)
 
@@ -519,8 +572,9 @@ class Steps:
         """
         shown = by_id(self.link.client.view(self.session))
         mark = self.link.client.record.mark
-        await self.link.resume(self.session, replay=True)
-        self.look(replayed=tuple(self.link.user_messages(self.session, mark)))
+        await self.open(self.session, replay=True)
+        told = sum(map(_told_missing, self.link.client.updates(self.session, mark)))
+        self.look(replayed=tuple(self.link.user_messages(self.session, mark)), told=told)
         if self.complete:
             replayed = by_id(SessionView.of(self.link.client.updates(self.session, mark)))
             if self.rig.runtime.name == "codex":  # it stores neither refused commands nor text that was cut (0.163.0)
@@ -531,11 +585,18 @@ class Steps:
                 self.faults.append(f"shown as {shown.get(first)}, replayed as {replayed.get(first)}")
         self.complete = not self.tainted
 
-    def look(self, replayed: tuple[str, ...] | None = None) -> None:
-        """Note what is stored at this moment, if it can be seen."""
-        if self._closing:
-            return
-        for session in filter(None, (self.session, self.sibling_session)):
+    def rewritten(self) -> Mapping[str, str]:
+        """Messages by their ids, whose text a runtime does not keep as it was sent."""
+        return {}
+
+    def look(self, replayed: tuple[str, ...] | None = None, told: int = 0) -> None:
+        """Note what is stored at this moment."""
+        rewritten = self.rewritten()
+        for session in self.sessions():
             at = time.monotonic()
-            stored = tuple(Stored(message.message_id, message.text) for message in self.rig.stored(session))
-            self.history.looks.append(Look(at, session, stored, replayed if session == self.session else None))
+            stored = tuple(
+                Stored(message.message_id, rewritten.get(message.message_id) or named(message.text))
+                for message in self.rig.stored(session)
+            )
+            this = session == self.session
+            self.history.looks.append(Look(at, session, stored, replayed if this else None, told if this else 0))

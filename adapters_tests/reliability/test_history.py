@@ -10,7 +10,18 @@ from dataclasses import replace
 import pytest
 
 from adapters.client.record import Record
-from adapters_tests.reliability.history import Attempt, History, Look, Reply, Stored, attempts_of, faults_of
+from adapters_tests.reliability.history import (
+    Attempt,
+    History,
+    Listing,
+    Look,
+    Opening,
+    Reply,
+    Stored,
+    attempts_of,
+    faults_of,
+    named,
+)
 
 S = "a-session"
 
@@ -269,6 +280,132 @@ def test_a_killed_runtime_may_begin_the_work_again() -> None:
     assert faults_of(history) == ["the model was asked 2 times for 'one'"]
     history.kills = 1
     assert faults_of(history) == []
+
+
+def test_what_was_told_to_be_live_only_need_not_be_stored() -> None:
+    history = History([ok(1, 2), ok(1.5, 2)], [look(3)])
+    assert "'one' was acknowledged and is not stored" in faults_of(history)
+    for attempt in history.attempts:
+        attempt.unstored = True
+    assert faults_of(history) == []
+    assert [attempt.outcome for attempt in history.attempts] == ["live", "live"]
+
+
+def test_what_was_told_to_be_live_only_is_stored_once_at_most() -> None:
+    live = ok(1, 2)
+    live.unstored = True
+    history = History([live], [look(3, "one")])
+    assert faults_of(history) == []
+    history.looks = [look(3, "one", "one")]
+    assert "'one' is stored 2 times" in faults_of(history)
+    history.looks = [Look(3, S, (Stored("id of one", "other words"),))]
+    assert "the id that 'one' was answered with is stored with another text" in faults_of(history)
+
+
+def test_a_replay_may_show_what_is_live_only() -> None:
+    live = ok(3, 4, "two")
+    history = History([ok(1, 2), live], [look(5, "one", replayed=("id of one", "id of two"))])
+    assert any("shows 1 unknown ids" in fault for fault in faults_of(history))
+    live.unstored = True
+    assert faults_of(history) == []
+    history.looks = [look(5, "one", "two", replayed=("id of two", "id of one"))]
+    assert any("another order" in fault for fault in faults_of(history)), "it came to be stored after all"
+
+
+def test_a_replay_may_lack_what_it_says_to_be_missing() -> None:
+    history = History([ok(1, 2), ok(3, 4, "two")], [look(5, "one", "two", replayed=("id of two",))])
+    assert any("lacks ['one'] and tells of 0" in fault for fault in faults_of(history))
+    history.looks = [replace(history.looks[0], told=1)]
+    assert faults_of(history) == []
+    history.looks = [replace(history.looks[0], replayed=(), told=1)]
+    assert any("lacks ['one', 'two'] and tells of 1" in fault for fault in faults_of(history))
+    history.looks = [replace(history.looks[0], replayed=("id of two", "id of one"), told=0)]
+    assert any("another order" in fault for fault in faults_of(history))
+
+
+def test_what_was_live_only_and_is_sent_again_is_promised_then() -> None:
+    live = ok(1, 2)
+    live.unstored = True
+    history = History([live, ok(5, 6, connection=1)], [look(3), look(7, "one")], calls={"one": 2})
+    assert faults_of(history) == []
+    history.looks.append(look(8))
+    assert faults_of(history) == ["'one' was acknowledged and is not stored"]
+    history.looks.pop()
+    history.calls = {"one": 3}
+    assert faults_of(history) == ["the model was asked 3 times for 'one'"]
+    history.calls, history.in_context = None, {"one": 2}
+    assert faults_of(history) == []
+    history.in_context = {"one": 3}
+    assert faults_of(history) == ["the model sees 'one' 3 times"]
+
+
+def test_a_session_that_holds_something_is_never_unknown() -> None:
+    history = History([ok(1, 2)], [look(3, "one")], openings=[Opening(2.5, S), Opening(2.6, S, -32603)])
+    assert faults_of(history) == []
+    history.openings.append(Opening(1.5, S, -32002))  # before the answer: nothing was promised yet
+    history.openings.append(Opening(4, "another session", -32002))
+    assert faults_of(history) == []
+    history.openings.append(Opening(4, S, -32002))
+    assert faults_of(history) == [f"session {S} holds acknowledged messages and was said to be unknown"]
+
+
+def test_a_session_that_holds_something_is_listed() -> None:
+    history = History(
+        [ok(1, 2), lost(1, "two")], listings=[Listing(1.5, frozenset()), Listing(3, frozenset([S, "other"]))]
+    )
+    assert faults_of(history) == []
+    history.listings.append(Listing(4, frozenset(["other"])))
+    assert faults_of(history) == [f"session {S} holds acknowledged messages and is not listed"]
+    history.attempts[0].unstored = True  # nothing of it was promised to be stored
+    assert faults_of(history) == []
+
+
+def test_a_text_that_cannot_be_told_in_the_conversation_is_not_counted_there() -> None:
+    history = History([ok(1, 2)], in_context={})
+    assert faults_of(history) == []
+    history.in_context = {"one": 0}
+    assert faults_of(history) == ["the model sees 'one' 0 times"]
+
+
+def test_an_odd_text_goes_by_its_name() -> None:
+    assert named("tool_use_id[[prompt\n3]]x [[4]]") == "prompt\n3"
+    assert named("[one]") == "[one]"
+
+
+def test_the_notice_that_a_message_could_not_be_stored_is_read_from_the_wire() -> None:
+    record = Record()
+
+    def prompt(number: int, session: str, answer: str) -> None:
+        params = {
+            "sessionId": session,
+            "prompt": [{"type": "text", "text": f"[[{answer}]] x"}],
+            "idempotencyKey": answer,
+        }
+        record.add({"id": number, "method": "session/prompt", "params": params}, 1, sent=True)
+
+    def notice(session: str, title: str = "This message could not be stored") -> None:
+        update = {"sessionUpdate": "notice", "severity": "warning", "title": title}
+        record.add({"method": "session/update", "params": {"sessionId": session, "update": update}}, 1, sent=False)
+
+    for number, (session, answer) in enumerate(((S, "m1"), (S, "m2"), (S, "m2"), ("another", "m3"), (S, "m4"))):
+        prompt(number, session, answer)
+    notice(S)  # nothing was answered yet
+    for number, answer in enumerate(("m1", "m2", "m2", "m3")):
+        record.add({"id": number, "result": {"messageId": answer}}, 1, sent=False)
+    notice(S)
+    notice("another", "Something else")
+    record.add({"id": 4, "result": {"messageId": "m4"}}, 1, sent=False)
+    outcomes = [(attempt.text, attempt.outcome) for attempt in attempts_of(record.since(0), 0, ended=False)]
+    assert outcomes == [("m1", "ok"), ("m2", "live"), ("m2", "live"), ("m3", "ok"), ("m4", "ok")]
+    prompt(5, S, "m2")
+    record.add({"id": 5, "result": {"messageId": "m2"}}, 1, sent=False)
+    record.add({"id": 9, "method": "session/close", "params": {"sessionId": S}}, 1, sent=True)
+    prompt(6, S, "m2")
+    record.add({"id": 6, "result": {"messageId": "m2"}}, 1, sent=False)
+    [*_, again, after] = attempts_of(record.since(0), 0, ended=False)
+    assert (again.outcome, after.outcome) == ("live", "ok"), (
+        "it is known while the session is active, and promised anew then"
+    )
 
 
 def test_withdrawals_are_read_from_the_wire() -> None:

@@ -6,7 +6,7 @@ a random history, `play` steps that a test has chosen. What is right or wrong is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -14,8 +14,14 @@ import anyio
 
 from adapters.acp.errors import AcpError
 from adapters.client.record import ConnectionLostError
+from adapters_tests.e2e.rig import Rig
+from adapters_tests.reliability import homes
+from adapters_tests.reliability.client_steps import ClientSteps
 from adapters_tests.reliability.history import History, attempts_of, faults_of
-from adapters_tests.reliability.steps import Steps, Tally
+from adapters_tests.reliability.process_steps import ProcessSteps
+from adapters_tests.reliability.steps import Tally
+from adapters_tests.reliability.store_steps import StoreSteps
+from adapters_tests.reliability.worlds import WORLDS, steps_of
 
 STEPS = {
     "submit": 7, "submit_tool": 3, "submit_slow": 2, "submit_failing": 1, "submit_asking": 2, "submit_unkeyed": 1,
@@ -40,17 +46,19 @@ class BrokenPromiseError(AssertionError):
     """A history that breaks what was promised: the sentences, and the steps that led there."""
 
 
-class Walk(Steps):
-    """One history."""
+class Walk(ClientSteps, StoreSteps, ProcessSteps):
+    """One history, in the world of this name."""
+
+    def __init__(self, rig: Rig, seed: str, *, world: str = "plain", obliging: bool = False) -> None:
+        super().__init__(rig, seed, obliging=obliging)
+        self.world = world
+
+    def agent_command(self) -> Sequence[str]:
+        return self.odd_stderr() if WORLDS[self.world].odd_stderr else ()
 
     async def run(self, steps: int) -> Tally:
         """Play so many random steps and judge. Raises `BrokenPromiseError`."""
-        return await self.play(self.steps_of(self.seed, steps))
-
-    @staticmethod
-    def steps_of(seed: str, count: int) -> list[str]:
-        """The steps of a history."""
-        return Random(f"steps of {seed}").choices(list(STEPS), list(STEPS.values()), k=count)
+        return await self.play(steps_of(self.seed, steps, STEPS, WORLDS[self.world]))
 
     async def play(self, names: Iterable[str]) -> Tally:
         """Play these steps until one breaks a promise, finish and judge. Raises `BrokenPromiseError`."""
@@ -64,12 +72,15 @@ class Walk(Steps):
         if self.faults:
             said = [line for link in self.links for line in link.process.stderr.splitlines()[-_LINES:]]
             sentences = "\n  ".join([*dict.fromkeys(self.faults), *said])
-            raise BrokenPromiseError(f"history {self.seed}: {' '.join(self.log)}\n  {sentences}")
+            raise BrokenPromiseError(f"history {self.seed} ({self.world}): {' '.join(self.log)}\n  {sentences}")
         return self.tally
 
     async def _play(self, names: Iterable[str]) -> None:
-        await self.connect()
-        self.session = await self.link.new()
+        world = WORLDS[self.world]
+        self._stack.enter_context(world.home(self.rig, Random(f"home of {self.seed}")))
+        if not await self._begun():
+            self.log.append("refused")
+            return
         await self._settled_turn(self.session, "start")
         for name in names:
             self.log.append(name)
@@ -83,14 +94,26 @@ class Walk(Steps):
         self.log.append("finish")
         await self.finish()
 
+    async def _begun(self) -> bool:
+        """Start an agent and a session. False: the home is of a kind that may be refused, and it was, by its name."""
+        try:
+            await self.connect()
+            self.session = await self.link.new()
+        except (AcpError, ConnectionLostError) as error:
+            said = f"{error} {getattr(error, 'data', '')} {self.links[-1].process.stderr if self.links else ''}"
+            if homes.may_be_refused(self.rig) and homes.variable_of(self.rig) in said:
+                self.tally.outcomes["homes refused"] += 1
+                return False
+            raise
+        return True
+
     async def finish(self) -> None:
         """Send everything again: now all of it is in, once, and the conversation is one line."""
         if self.random.random() < _QUIET:
             await self._settle()
             self.look()
-        if self.sibling_session:
-            await self._activate_sibling()
-        again = [made for made in self.submissions if made.key is not None]
+        await self.activate_all()
+        again = [made for made in self.submissions if made.key is not None and not made.refusable]
         for _ in range(_TRIES):
             for made in again:
                 await self._send(made)
@@ -100,10 +123,11 @@ class Walk(Steps):
         self.faults += [f"{made.text!r} cannot be inserted: {made.calls[-1].outcome!r}" for made in again]
         await self.compare()
         seen: dict[str, int] = {}
-        for session in filter(None, (self.sibling_session, self.session)):
+        for session in self.sessions():
             await self._settled_turn(session, f"end of {session}")
-            texts = [made.text for made in self.submissions if made.session == session]
-            seen |= {text: self.rig.model.in_conversation(text) for text in texts}
+            for made in self.submissions:
+                if made.session == session and made.shown_as is not None:
+                    seen[made.text] = self.rig.model.in_conversation(made.shown_as or made.text)
         self.history.in_context = seen
         await self.compare()
         for text in self.own:
@@ -114,7 +138,11 @@ class Walk(Steps):
         """What the history breaks; `so_far` when it was not played to its end."""
         history = self._gathered()
         history.torn = self.rig.runtime.torn(self.rig.root)
-        history.calls = {made.text: self.rig.model.calls(made.text) for made in self.submissions}
+        history.calls = {
+            made.text: self.rig.model.calls(made.shown_as or made.text)
+            for made in self.submissions
+            if made.shown_as is not None
+        }
         for attempt in history.attempts:
             self.tally.outcomes[attempt.outcome] += 1
         self.tally.model_calls = self.rig.model.total_calls

@@ -1,0 +1,137 @@
+"""Steps around the agent as a process: where its stderr goes, its guardian, tools that do not want to end.
+
+Owns how each is done.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from adapters.scripted.script import Answer, Shell, say
+from adapters_tests.e2e.processes import wait_for
+from adapters_tests.e2e.rig import Tool
+from adapters_tests.reliability.steps import Steps
+
+_RESPAWNED = 3.0
+"""Seconds in which an agent may have another guardian when its own was killed."""
+
+_LIVES = 6.0
+"""Seconds between two kills: an agent that loses them faster waits longer and longer with the next."""
+
+_GONE = 5.0
+"""Seconds after the orderly end of an agent in which nothing of it is left."""
+
+_STUBBORN = (
+    "(trap '' TERM INT HUP; touch {}; while [ ! -e {} ]; do sleep 0.1; done)",
+    "setsid sh -c 'touch {}; while [ ! -e {} ]; do sleep 0.1; done' & wait",
+    "setsid -f sh -c 'trap \"\" TERM; touch {}; while [ ! -e {} ]; do sleep 0.1; done' </dev/null >/dev/null 2>&1",
+)
+"""Tools that ignore a signal, leave their group, or both."""
+
+_STDERR = ("2>&-", "2>/dev/full", "2>unread", "2>/dev/null")
+"""Where the stderr of an agent goes, as a shell says it."""
+
+
+class ProcessSteps(Steps):
+    """The steps, by name."""
+
+    guardian_killed = -math.inf
+
+    # --- stderr --------------------------------------------------------------------------------------------------------
+
+    def odd_stderr(self) -> Sequence[str]:
+        """The command of an agent whose stderr is closed, full, or read by nobody."""
+        pipe = self.rig.root / "unread"
+        if not pipe.exists():
+            os.mkfifo(pipe)
+            reader = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+            self._stack.callback(os.close, reader)
+            with suppress(BlockingIOError):
+                while True:
+                    os.write(reader, b"." * 4096)
+        line = f'exec "$@" {self.random.choice(_STDERR)}'
+        return ["sh", "-c", line, "sh", *self.rig.runtime.command]
+
+    async def garbage(self) -> None:
+        """Lines that are no messages: each is worth a line in the log."""
+        for line in self.random.sample((b"no json", b"[]", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b'"text"'), 2):
+            await self.link.client.send_line(line)
+
+    # --- the guardian --------------------------------------------------------------------------------------------------
+
+    def guardians(self) -> list[int]:
+        """The guardians of the present agent: they carry no home, so they are found by their parent."""
+        found: list[int] = []
+        for entry in Path("/proc").iterdir():
+            with suppress(OSError, ValueError, IndexError):
+                parent = int((entry / "stat").read_text().rpartition(") ")[2].split()[1])
+                if parent == self.link.process.pid and b"guardian.py" in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+        return found
+
+    async def kill_guardian(self) -> None:
+        """And nothing else: the agent has another one, at once unless it has lost one a moment ago."""
+        if time.monotonic() - self.guardian_killed < _LIVES:
+            return
+        self._kill_guardians()
+        await wait_for(lambda: bool(self.guardians()), _RESPAWNED, "another guardian")
+
+    def _kill_guardians(self) -> None:
+        self.guardian_killed = time.monotonic()
+        for pid in self.guardians():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    async def stubborn_tool(self) -> None:
+        """A tool that runs until it is released, whatever signals it gets, and whoever dies."""
+        await self._settle()
+        made = self._new()
+        name = f"stubborn{len(self.submissions)}"
+        made.tool = Tool(self.rig.project / f"{name}.started", self.rig.project / f"{name}.go")
+        command = self.random.choice(_STUBBORN).format(f"{name}.started", f"{name}.go")
+        self.rig.answer(made.text, Answer((Shell(command),)), say("Done, or not."))
+        await self._send(made)
+        await self.answered()
+        if isinstance(made.calls[-1].outcome, dict):  # else its runtime had just been killed
+            self._answer_everything()
+            with suppress(AssertionError):  # Codex ends what a command has left, perhaps before it has begun
+                await made.tool.started(3)
+
+    async def kill_without_guardian(self) -> None:
+        """Not random: the agent is killed some time after its guardian."""
+        killed = set(self.guardians())
+        self._kill_guardians()
+        with suppress(AssertionError):
+            await wait_for(lambda: bool(set(self.guardians()) - killed), _RESPAWNED, "another guardian")
+        self.link.process.kill()
+        await self.link.process.wait()
+        await self._require_nothing()
+        await self._next_agent()
+
+    async def nothing_left(self) -> None:
+        """The agent ends in order or is killed, with its guardian dead or not: nothing that it has started lives on."""
+        how = self.random.choice(("end", "end without", "kill", "kill with another"))
+        if how == "end without":
+            self._kill_guardians()
+        elif how == "kill with another":
+            await self.kill_guardian()
+        if how.startswith("kill") and self.guardians():
+            self.link.process.kill()  # that leaves it all to the guardian
+        await self.link.process.end()
+        await self._require_nothing()
+        await self._next_agent()
+
+    async def _require_nothing(self) -> None:
+        with suppress(AssertionError):
+            await self.rig.all_gone(_GONE)
+        if left := self.rig.processes():
+            words = [" ".join(proc.command)[:100] for proc in left]
+            self.faults.append(f"left behind by an agent that has ended: {words}")
+            for proc in left:
+                proc.kill()
