@@ -32,6 +32,8 @@ class Plant:
     steps: str
     says: str
     runtimes: tuple[str, ...] = ("claude", "codex")
+    world: str = "plain"
+    """In which the steps are played."""
 
 
 PLANTS: dict[str, Plant] = {
@@ -104,12 +106,12 @@ PLANTS: dict[str, Plant] = {
             Change("codex/thread.py", "_TRIES: Final = 3", "_histories = {}\n_TRIES: Final = 3"),
             Change(
                 "codex/thread.py",
-                "self.history = History(thread_id)",
-                "self.history = _histories.setdefault(thread_id, History(thread_id))",
+                "self.history = History(thread_id, host.home)",
+                "self.history = _histories.setdefault(thread_id, History(thread_id, host.home))",
             ),
             Change(
                 "codex/history.py",
-                "        self.complete = self.unwritten = False\n        self.ids.clear()",
+                "        self.doubt()\n        self.unwritten = False\n        self._seen.clear()",
                 "        return",
             ),
         ),
@@ -121,11 +123,140 @@ PLANTS: dict[str, Plant] = {
         (
             Change("claude/orphans.py", "for orphan in find_orphans(folder, session_id):", "for orphan in ():"),
             Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
-            Change("guard.py", "        if not sys.executable or not all(", "        if True or not all("),
+            Change("guard.py", "if not sys.executable or not _can_look():", "if True:"),
         ),
         "submit_tool tool_runs submit queued kill_agent resend_last answered release orphans_end settle",
         "stored 2 times",
         ("claude",),  # Codex ends with its agent, and locks its threads itself
+    ),
+    "one witness": Plant(
+        (
+            Change(
+                "codex/history.py",
+                "        where = self._filed.where(message_id)\n        if message_id in self._listed:",
+                "        return message_id in self._listed\n        if message_id in self._listed:",
+            ),
+            Change(
+                "codex/history.py",
+                "        return listed if listed is await self.is_in_file(message_id) else None",
+                "        return listed",
+            ),
+        ),
+        "freeze_database settle freeze_database settle freeze_database settle",
+        "stored 2 times",
+        ("codex",),
+        "databases",
+    ),
+    "a report for storage": Plant(
+        (
+            Change(
+                "codex/session.py",
+                "            return self._history.is_in_file_already(message_id)",
+                "            return True",
+            ),
+        ),
+        "full_disk settle full_disk settle full_disk settle",
+        "was acknowledged and is not stored",
+        ("codex",),
+        "disk",
+    ),
+    "a move as a side effect": Plant(
+        (
+            Change(
+                "codex/thread.py",
+                """        answer = await server.request("thread/unsubscribe", {"threadId": self.thread_id}, bound=bound)
+""",
+                """        await server.request("thread/archive", {"threadId": self.thread_id}, bound=bound)
+        answer = await server.request("thread/unarchive", {"threadId": self.thread_id}, bound=bound)
+""",
+            ),
+        ),
+        "close_under_lock close_under_lock close_under_lock close_under_lock",
+        "was acknowledged and is not stored",
+        ("codex",),
+        "databases",
+    ),
+    "the newest file": Plant(
+        (
+            Change(
+                "claude/places.py",
+                "    ours = [path for path in found if own.is_at(str(path.parent))]\n",
+                "    ours = sorted(found, key=lambda path: path.stat().st_mtime)[-1:]\n",
+            ),
+        ),
+        "submit answered settle copy_session copy_session copy_session submit answered kill_both settle",
+        "a replay lacks",
+        ("claude",),
+        "copies",
+    ),
+    "a lock out of sight": Plant(
+        (Change("claude/launch.py", "[self.folder, *([beside] if beside else [])]", "[self.folder]"),),
+        "submit_tool tool_runs rival_elsewhere release settle",
+        "an agent elsewhere got the session although it is active",
+        ("claude",),
+        "elsewhere",
+    ),
+    "a filter that trusts names": Plant(
+        (
+            Change(
+                "claude/transcript.py",
+                """_TOOLS_RESULT.match(line) is None or b'"mergedSendUuids"' in line""",
+                """not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)""",
+            ),
+        ),
+        "submit_every_odd settle kill_both",
+        "was refused as not inserted after it had been acknowledged",
+        ("claude",),
+        "blocks",
+    ),
+    "stripped edges": Plant(
+        (
+            Change(
+                "claude/prompts.py",
+                '    texts = [index for index, block in enumerate(content) if block.get("type") == "text"]\n    if not texts:',
+                "    texts: list[int] = []\n    if not texts:",
+            ),
+        ),
+        "submit_every_odd settle",
+        "replayed as",
+        ("claude",),
+        "blocks",
+    ),
+    "another folder for the child": Plant(
+        (
+            Change(
+                "claude/folder.py", "kept[VARIABLE] = os.path.normpath(chosen)", "kept[VARIABLE] = environ[VARIABLE]"
+            ),
+        ),
+        "submit answered",
+        "was acknowledged and is not stored",
+        ("claude",),
+        "a relative folder",
+    ),
+    "no other guardian": Plant(
+        (
+            Change(
+                "guard.py",
+                "            lost = await self._run()\n",
+                "            lost = await self._run()\n            return\n",
+            ),
+        ),
+        " ".join(4 * ["stubborn_tool kill_without_guardian"]),
+        "left behind by an agent that has ended",
+        ("claude",),  # Codex ends its commands itself when its agent dies
+        world="guardian",
+    ),
+    "a log that can fail": Plant(
+        (
+            Change(
+                "streams.py",
+                "    with suppress(OSError, ValueError):\n        try:\n            descriptor",
+                "    if True:\n        try:\n            descriptor",
+            ),
+        ),
+        "garbage submit answered end_agent garbage submit answered end_agent garbage submit answered end_agent garbage settle",
+        "the connection ended",
+        world="stderr",
     ),
 }
 
