@@ -24,12 +24,6 @@ from adapters_tests.e2e.test_settings import agent
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(autouse=True)
-def repository(rig: Rig) -> None:
-    """The project is a repository of its own: Claude Code writes and reads its rules in the nearest one."""
-    (rig.project / ".git").mkdir()
-
-
 SPELLINGS = (
     "${PLANTED}", "$PLANTED", "$${PLANTED}", "${${PLANTED}}", "a${PLANTED}b${NOT_SET}", "${NOT_SET:-${PLANTED}}",
     "${NOT_SET:-x}", "${PLANTED", "${}", "$", "$${", "\\${PLANTED}", "%PLANTED%", "~", "$(echo x)", "${CLAUDE_PROJECT_DIR}",
