@@ -6,22 +6,30 @@ Owns which requests are open. What their choices are and mean is `permissions`' 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
 
+from adapters.acp.schema import Notice
 from adapters.claude.frames import AskedOther, AskedPermission, AskWithdrawn, control_error, control_success
 from adapters.claude.permissions import Ask, ask_of, denied
 from adapters.claude.process import ClaudeProcess
+from adapters.claude.shown_plan import CHANGED, ShownPlan
 from adapters.claude.updates import Translator
+from adapters.core.file_calls import in_thread
 from adapters.core.runtime import Event, Output, PermissionRequested, PermissionWithdrawn
 from adapters.core.shapes import as_text
 
+_PLAN_CHANGED: Final = "The plan changed while you were asked, so it is not approved. You will be asked again."
+
 
 class Asking:
-    """The open requests of one session. `deliver` takes events for the core."""
+    """The open requests of one session. `deliver` takes events for the core; `plans` is where Claude Code keeps plans."""
 
-    def __init__(self, translator: Translator, cwd: str, deliver: Callable[[Event], None]) -> None:
+    def __init__(self, translator: Translator, cwd: str, plans: Path, deliver: Callable[[Event], None]) -> None:
         self._translator = translator
         self._cwd = cwd
+        self._plans = plans
         self._deliver = deliver
         self._open: dict[str, tuple[Ask, ClaudeProcess]] = {}
 
@@ -59,16 +67,29 @@ class Asking:
                 }
                 self._deliver(PermissionRequested(request_id, ask.title, ask.options, **about))
 
-    def answer(self, request_id: str, option_id: str | None) -> None:
+    async def answer(self, request_id: str, option_id: str | None) -> None:
         """The client's choice; a request that is not open any more is ignored."""
         if request_id not in self._open:
             return
-        ask, process = self._open.pop(request_id)
+        ask, _ = self._open[request_id]
         answer = ask.answer(option_id)
+        if ask.plan and answer.get("behavior") == "allow" and not await self._stands(ask.plan):
+            answer = denied(CHANGED)
+            self._deliver(Output(Notice(severity="warning", title=_PLAN_CHANGED)))
+        opened = self._open.pop(request_id, None)
+        if opened is None:
+            return  # withdrawn while the plan was looked at
+        _, process = opened
         process.send(control_success(request_id, answer))
         if answer.get("behavior") == "allow":
             for update in self._translator.running(ask.tool_use_id):
                 self._deliver(Output(update))
+
+    async def _stands(self, plan: ShownPlan) -> bool:
+        try:
+            return await in_thread(partial(plan.stands, self._plans))
+        except OSError:
+            return False  # a disk that does not answer
 
     def withdraw_all(self) -> None:
         """Nobody waits for any answer."""

@@ -42,6 +42,11 @@ class Launcher:
     folder: Path
     """The state folder."""
 
+    @property
+    def plans(self) -> Path:
+        """Where Claude Code keeps the plans of all sessions."""
+        return config_dir(self.environ) / "plans"
+
     async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
         """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
         beside = await in_thread(partial(lock_folder, config_dir(self.environ)))

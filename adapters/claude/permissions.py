@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from adapters.claude.shown_plan import ShownPlan
 from adapters.claude.tools import mcp_title, shown_name
 from adapters.core.question_text import Choices, described, fields, name_of, said, title_of, unseen_note, visible, whole
 from adapters.core.runtime import PermissionOption
@@ -72,6 +73,8 @@ class Ask:
     tool_use_id: str = ""
     command: str = ""
     """The command that would run, when it can be seen whole as it is."""
+    plan: ShownPlan | None = None
+    """The plan that would be approved: it may change under the question."""
 
     def answer(self, option_id: str | None) -> Mapping[str, Any]:
         """The response to a choice; None or an id that was not offered is a refusal."""
@@ -195,8 +198,9 @@ def _plan(request: Mapping[str, Any]) -> Ask:
     )
     refusal = denied("The user wants to keep planning. Stay in plan mode and ask what to change.")
     made.add("reject_once", "Keep planning", "reject_once", refusal)
-    plan = as_text(as_mapping(request.get("input")).get("plan")).strip()
-    return Ask("Start with this plan?", made.options, made.answers, refusal, plan or None)
+    plan = ShownPlan.of(as_mapping(request.get("input")))
+    title = "Start with this plan?" if plan.text.strip() else "Start without a plan? None was written."
+    return Ask(title, made.options, made.answers, refusal, plan.text.strip() or None, plan=plan)
 
 
 def _question(request: Mapping[str, Any]) -> Ask | Mapping[str, Any]:

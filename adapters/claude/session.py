@@ -107,7 +107,7 @@ class ClaudeSession:
         self._turns = Turns()
         self._translator = Translator(setup.cwd)
         self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))
-        self._asking = Asking(self._translator, setup.cwd, self._deliver)
+        self._asking = Asking(self._translator, setup.cwd, launcher.plans, self._deliver)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()
@@ -298,7 +298,7 @@ class ClaudeSession:
 
     async def answer_permission(self, request_id: str, option_id: str | None) -> None:
         """Answer the CLI; a request that it no longer waits for is ignored."""
-        self._asking.answer(request_id, option_id)
+        await self._asking.answer(request_id, option_id)
 
     # --- prompts --------------------------------------------------------------------------------------------------------
 
