@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.acp.errors import AcpError
@@ -59,7 +59,9 @@ _MOVED: Final = re.compile(r"\n*Moved to: [^\n]*\n?\Z")
 SEEN_AT: Final = "seenAt"
 """Member of an item: when it was, milliseconds since the epoch, where that is known. No member of Codex's."""
 
-_IMAGE_VIEW: Final = "imageView"
+_BEGINS: Final = "begins"
+"""Member of an item that has just begun. No member of Codex's."""
+
 _VERBS: Final = {"add": "Add", "delete": "Delete"}
 
 _AGENTS: Final = {
@@ -93,9 +95,7 @@ def tool_call(item: Fields, cwd: str, *, status: str | None = None) -> ToolCallU
     paint = _PICTURES.get(as_text(item.get("type")))
     if paint is None:
         return None
-    picture = paint(item, cwd)
-    if status == "in_progress" and item.get("type") == _IMAGE_VIEW:
-        picture = replace(picture, content=())  # once is enough, and it is over at once
+    picture = paint({**item, _BEGINS: True} if status == "in_progress" else item, cwd)
     raw: dict[str, Any] = {}
     if picture.raw_input is not None:
         raw["raw_input"] = picture.raw_input
@@ -271,7 +271,8 @@ def _web_search(item: Fields, _cwd: str) -> _Picture:
 def _image_view(item: Fields, cwd: str) -> _Picture:
     path = absolute(item.get("path"), cwd)
     locations = [ToolCallLocation(path=path)] if path else []
-    block = media.image_file(path, as_count(item.get(SEEN_AT))) if path else None
+    # Once is enough: it is over as soon as it has begun.
+    block = media.image_file(path, as_count(item.get(SEEN_AT))) if path and _BEGINS not in item else None
     content = [ContentItem(content=block)] if block else []
     return _Picture("view_image", "read", one_line(f"Look at {relative(path, cwd)}"), content, locations)
 
@@ -310,7 +311,7 @@ _PICTURES: Final[Mapping[str, Callable[[Fields, str], _Picture]]] = {
     "mcpToolCall": _mcp,
     "dynamicToolCall": _dynamic,
     "webSearch": _web_search,
-    _IMAGE_VIEW: _image_view,
+    "imageView": _image_view,
     "imageGeneration": _image_generation,
     "collabAgentToolCall": _agent,
     "sleep": _sleep,

@@ -62,17 +62,22 @@ def image_file(path: str, seen: int = 0) -> ContentBlock | None:
     except ValueError:
         return None
     with suppress(OSError, ValueError):
-        file = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        with open(file, "rb") as opened:  # noqa: PTH123
-            found = os.fstat(file)
-            if not stat.S_ISREG(found.st_mode):
-                return ResourceLinkBlock(**link)
+        found = os.stat(path)  # noqa: PTH116
+        if not stat.S_ISREG(found.st_mode):
+            return ResourceLinkBlock(**link)
+        with open(path, "rb", opener=_without_waiting) as opened:
+            found = os.fstat(opened.fileno())
             link["size"] = found.st_size
             if found.st_size <= MOST_SHOWN and not (seen and found.st_mtime_ns >= (seen + 1) * 1_000_000):
                 content = opened.read(MOST_SHOWN)
                 if mime := images.type_of(content):
                     return ImageBlock(data=b64encode(content).decode(), mime_type=mime, uri=link["uri"])
     return ResourceLinkBlock(**link)
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    """Opens a file; one that has become a pipe since is not waited for."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def image_of(data: str) -> ContentBlock:
