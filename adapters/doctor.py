@@ -318,7 +318,8 @@ def _to_text(check: Check) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return [f" {word}" for word in text.split(" ")]
+    """Where a line may be broken: at each blank, but nowhere in what may be a command to be copied."""
+    return [f" {text}"] if "/" in text or "  " in text else [f" {word}" for word in text.split(" ")]
 
 
 def _to_json(check: Check) -> dict[str, str]:
