@@ -57,7 +57,7 @@ async def test_tools_that_do_not_want_to_end_when_the_guardian_was_killed(rig: R
         os.kill(killed, signal.SIGKILL)
         if how == "kill":
             await wait_for(lambda: guardian_of(link.process.pid) not in (0, killed), 10, "there is another one")
-            assert "acp-adapters: guardian lost" in link.process.stderr
+            await wait_for(lambda: "acp-adapters: guardian lost" in link.process.stderr, 5, "it is told")
         await stop(link, how)
         await gone(link, how)
 

@@ -163,9 +163,10 @@ async def test_planted_secrets_stay_where_they_belong(rig: Rig, text: str) -> No
     check_files(rig, planted)
     written = {Path(line) for line in writes.read_text().splitlines()}
     assert written, "the watcher saw nothing"
-    own = rig.root / ".local" / "state"
-    strange = {path for path in written if not (path.is_relative_to(own) or str(path) == os.devnull)}
-    assert {path for path in strange if path not in own.parents} == set(), "written outside of our own folder"
+    own = own_folders(rig)
+    strange = {path for path in written if str(path) != os.devnull and not any(map(path.is_relative_to, own))}
+    above = {parent for folder in own for parent in folder.parents}
+    assert strange - above == set(), "written outside of our own folders"
 
 
 def check_environment(seen: dict[str, str], given: dict[str, str]) -> None:
@@ -185,10 +186,14 @@ def check_environment(seen: dict[str, str], given: dict[str, str]) -> None:
     }
 
 
+def own_folders(rig: Rig) -> list[Path]:
+    """Where this agent keeps what it keeps: docs/security.md."""
+    return [rig.root / ".local" / "state" / "acp-adapters", rig.root / "claude" / "acp-adapters"]
+
+
 def check_modes(rig: Rig) -> None:
     """While a session is active: what we wrote is for its owner alone."""
-    own = rig.root / ".local" / "state" / "acp-adapters"
-    for path in (own, *own.rglob("*")) if own.exists() else ():
+    for path in [path for own in own_folders(rig) if own.exists() for path in (own, *own.rglob("*"))]:
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
 
 
