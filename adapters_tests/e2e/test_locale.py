@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, Shell, say
 from adapters_tests.e2e.rig import Rig
 
@@ -34,9 +35,8 @@ async def test_a_session_works_in_a_folder_that_the_locale_cannot_spell(
     rig: Rig, text: str, locale: str, request: pytest.FixtureRequest
 ) -> None:
     """Here and after a restart; a tool runs there, and sees the user's own environment."""
-    folder = rig.root / "wörk 日本"
+    folder = work_folder(rig.root / "wörk 日本")
     more = rig.root / "möre"
-    folder.mkdir()
     more.mkdir()
     seen = folder / "sëen"
     rig.answer(text, Answer((Shell(f"echo \"$LC_ALL $PYTHONUTF8\" > '{seen}'"),)), say("Döne."))
