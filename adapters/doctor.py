@@ -117,8 +117,8 @@ def check_claude(environ: Mapping[str, str]) -> list[Check]:
     except AcpError as error:
         return [*program, Check("session store", FAILED, error.message)]
     store = _store(claude_folder.config_dir(environ) / "projects", claude_folder.VARIABLE)
-    answers = program[-1].status != FAILED
-    return [*program, _claude_settings(environ), store, _locks(environ), _claude_login(found, environ, answers=answers)]
+    usable = found if program[-1].status != FAILED else None
+    return [*program, _claude_settings(environ), store, _locks(environ), _claude_login(usable, environ)]
 
 
 def check_codex(environ: Mapping[str, str]) -> list[Check]:
@@ -132,8 +132,9 @@ def check_codex(environ: Mapping[str, str]) -> list[Check]:
         return [*_program(found, _CODEX, codex.missing_text, environ), Check("configuration", FAILED, error.message)]
     program = _program(found, _CODEX, codex.missing_text, environ)
     home = codex_folder.codex_home(environ)
-    status = inquiry.codex_status(found.path, environ) if found and program[-1].status != FAILED else None
-    configuration, login = _codex_configuration("codex" if found is None else str(found.path), home, status)
+    usable = found if program[-1].status != FAILED else None
+    status = inquiry.codex_status(usable.path, environ) if usable else None
+    configuration, login = _codex_configuration(str(usable.path) if usable else "codex", home, status)
     return [*program, configuration, _store(home / "sessions", codex_folder.VARIABLE), login]
 
 
@@ -251,10 +252,10 @@ def _claude_settings(environ: Mapping[str, str]) -> Check:
     )
 
 
-def _claude_login(found: Found | None, environ: Mapping[str, str], *, answers: bool) -> Check:
-    program = "claude" if found is None else shlex.quote(str(found.path))
-    remedy = f"to log in: {program} auth login  or set ANTHROPIC_API_KEY; to ask: {program} auth status"
-    said = inquiry.claude_login(found.path, environ) if found and answers else inquiry.Login(None)
+def _claude_login(usable: Found | None, environ: Mapping[str, str]) -> Check:
+    program = shlex.quote(str(usable.path)) if usable else "claude"
+    remedy = f"to log in:  {program} auth login  or set ANTHROPIC_API_KEY; to ask:  {program} auth status"
+    said = inquiry.claude_login(usable.path, environ) if usable else inquiry.Login(None)
     if said.known:
         return Check("login", OK, f"Claude Code has one ({said.method or 'no word of what kind'})" + _SHOWS_LATER)
     if said.known is False:
@@ -277,13 +278,13 @@ def _codex_configuration(program: str, home: Path, status: inquiry.CodexStatus |
     `status` is None when it was not asked.
     """
     file, command = home / "config.toml", shlex.quote(program)
-    remedy = f"to log in: {command} login; to ask: {command} login status"
+    remedy = f"to log in:  {command} login; to ask:  {command} login status"
     unsure = Check("login", UNSURE, "not known", remedy)
     name = str(file) if file.exists() else f"{file} (none: Codex's own defaults)"
     if status is None:
         return Check("configuration", UNSURE, name), unsure
     if status.broken:
-        see = f"to see what is wrong in it: {command} login status"
+        see = f"to see what is wrong in it:  {command} login status"
         return Check("configuration", FAILED, f"{file}{status.place} cannot be loaded", see), unsure
     loaded = Check("configuration", OK, name)
     if status.login.known:
@@ -314,12 +315,15 @@ _SIGNS: Final = {OK: "[ok]", UNSURE: "[??]", FAILED: "[no]"}
 def _to_text(check: Check) -> str:
     finding = wrapped(f"  {_SIGNS[check.status]} {check.name}:", _words(check.detail))
     steps = [] if check.remedy is None else check.remedy.split("; ")
-    return "".join(f"{line}\n" for line in (finding, *(wrapped("      ->", _words(step)) for step in steps)))
+    return "".join(f"{line}\n" for line in (finding, *(wrapped("      ->", _words(step)).rstrip() for step in steps)))
 
 
 def _words(text: str) -> list[str]:
-    """Where a line may be broken: at each blank, but nowhere in what may be a command to be copied."""
-    return [f" {text}"] if "/" in text or "  " in text else [f" {word}" for word in text.split(" ")]
+    """The words, but a command that is set off by two blanks as one: it is copied, and would be two in two lines."""
+    words: list[str] = []
+    for place, part in enumerate(text.split("  ")):
+        words += [f"  {part} "] if place % 2 else [f" {word}" for word in part.split(" ")]
+    return words
 
 
 def _to_json(check: Check) -> dict[str, str]:
