@@ -34,6 +34,9 @@ _TOOLS_RESULT = re.compile(
 )
 """How a tool's result begins in a line of Claude Code 2.1.332: from the entry's start on, so that nobody's text looks like it."""
 
+_NEXT_IN_LIST = re.compile(rb',\s*\{\s*"')
+"""An object that stands behind something else in a list: without one in the line, nothing stands beside a tool's result."""
+
 _TAIL = 1024
 """Bytes at the end of a line in which Claude Code 2.1.332 writes an entry's type, id and place, after its message."""
 
@@ -116,7 +119,9 @@ def _may_hold_ids(line: bytes) -> bool:
     if b"\\" in line and b"\\u00" in line and _ESCAPED_LETTER.search(line):
         return True
     if b'"user"' in line and _USER_ENTRY.search(line):
-        return _TOOLS_RESULT.match(line) is None or b'"mergedSendUuids"' in line
+        if b'"mergedSendUuids"' in line or _TOOLS_RESULT.match(line) is None:
+            return True
+        return _NEXT_IN_LIST.search(line) is not None  # perhaps what the user says beside the result
     return b'"queued_command"' in line or b'"submitUuid"' in line
 
 
