@@ -288,9 +288,10 @@ def _size(file: Path) -> int:
 def _opened(file: Path) -> Generator[BinaryIO]:
     try:
         number = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+        if not stat.S_ISREG(os.fstat(number).st_mode):
+            os.close(number)  # nobody else would: `open` refuses a folder
+            raise Unreadable(f"{file} is not a regular file")
         with open(number, "rb", buffering=_BUFFER) as opened:  # noqa: PTH123 - a descriptor
-            if not stat.S_ISREG(os.fstat(number).st_mode):
-                raise Unreadable(f"{file} is not a regular file")
             yield opened
     except OSError as error:
         raise Unreadable(f"{file}: {error.strerror}") from None

@@ -264,3 +264,14 @@ def test_a_quoted_message_is_not_stored(tmp_path: Path) -> None:
         file.write(line({"type": "agent_message", "message": message("a").decode()}))
         file.write(line({"type": "item_completed", "item": {"type": "McpToolCall", "client_id": "a"}}))
     assert tail.holds(str(path), "a") is False
+
+
+def test_a_folder_in_place_of_a_file_costs_no_descriptor(tmp_path: Path) -> None:
+    """It is looked at again with every prompt."""
+    folder = tmp_path / "rollout.jsonl"
+    folder.mkdir()
+    assert not Tail().holds(str(folder), "m")  # whatever is opened once is open now
+    before = sorted(Path("/proc/self/fd").iterdir())
+    for _ in range(3):
+        assert not Tail().holds(str(folder), "m")
+    assert sorted(Path("/proc/self/fd").iterdir()) == before
