@@ -255,8 +255,10 @@ class Transcript:
 
     def _follow(self) -> None:
         """Go over to the file that the runtime has named, if it is another one: what is in it now is known to the runtime."""
+        if self._named is None or self._position is None:
+            return  # to be compared once a file is read
         named, self._named = self._named, None
-        if named is None or self._position is None or named == self._position.path:
+        if named == self._position.path:
             return
         try:
             there = stat(named)

@@ -381,6 +381,19 @@ def test_the_file_that_the_runtime_names_is_the_one_that_is_read(tmp_path: Path)
     assert transcript.refresh().new_entry_uuids == {"x"}
 
 
+def test_a_file_that_is_named_before_any_was_read_is_not_forgotten(tmp_path: Path) -> None:
+    read, named = tmp_path / "a", tmp_path / "b"
+    transcript = Transcript(lambda: Files(read if read.exists() else None))
+    transcript.refresh()
+    transcript.name_file(str(named))
+    read.write_bytes(line(PROMPT))
+    named.write_bytes(line(MERGED))
+    transcript.refresh()
+    assert transcript.path() == named
+    transcript.refresh()
+    assert set(transcript.user_message_ids) == {"p1", "p2", "p3"}
+
+
 @pytest.mark.parametrize("how", ["missing", "a link"])
 def test_another_name_of_the_same_file_changes_nothing(tmp_path: Path, how: str) -> None:
     read = tmp_path / "a"
