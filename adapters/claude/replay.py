@@ -14,6 +14,7 @@ from typing import Any
 from adapters.acp.schema import SessionUpdate, UserMessage
 from adapters.claude import wrappers
 from adapters.claude.conversation import Conversation, compacted, printed
+from adapters.claude.ownership import Ownership
 from adapters.claude.prompts import from_content, split_merged
 from adapters.claude.queued import Queued
 from adapters.claude.transcript import (
@@ -45,14 +46,18 @@ def replay(path: Path, cwd: str, running: Collection[str] = ()) -> Iterator[Sess
     left out. Raises `OSError`.
     """
     entries = _Replay(Conversation(cwd, live=False))
+    ownership = Ownership(path.stem, lambda: _entries(path))
+    for entry in _entries(path):
+        if ownership.holds(entry):
+            yield from entries.feed(entry)
+    yield from entries.finish(running)
+
+
+def _entries(path: Path) -> Iterator[_Entry]:
     with open_file(path) as file:
         for line in file:
-            if _SHOWS_NOTHING.match(line):
-                continue
-            entry = parse_line(line)
-            if entry is not None:
-                yield from entries.feed(entry)
-    yield from entries.finish(running)
+            if not _SHOWS_NOTHING.match(line) and (entry := parse_line(line)) is not None:
+                yield entry
 
 
 @dataclass(slots=True)

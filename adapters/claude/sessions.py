@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import ResourceLinkBlock, TextBlock
 from adapters.claude import wrappers
+from adapters.claude.ownership import Ownership, names_another
 from adapters.claude.places import ABSENT, Project, project_folders, valid_session_id
 from adapters.claude.prompts import from_content
 from adapters.claude.transcript import holds_tool_result, is_side_entry, parse_line
@@ -42,7 +43,8 @@ _ENDS = 64 * 1024
 _FAR = 64 * 1024 * 1024
 """Bytes searched for the session's folder when the first prompt fills the head."""
 
-_CWD = re.compile(rb'"cwd":\s*("(?:[^"\\]|\\.)*")')
+_CWD = re.compile(rb'"cwd":\s*("(?:[^"\\]|\\.)*")(?:,\s*"sessionId":\s*"([^"]*)")?')
+_SESSION = re.compile(rb'"sessionId":\s*"([^"]*)"')
 _FIRST_TEXT = re.compile(rb'"content":\s*(?:\[\{"type":"text","text":)?("(?:[^"\\]|\\.){1,400})')
 """The beginning of a prompt whose line is longer than the head."""
 _IS_USER = re.compile(rb'"type":\s*"user"')
@@ -146,8 +148,8 @@ def _used(copies: list[_File]) -> _File:
     copies.sort(key=lambda file: file.order, reverse=True)
     if len(copies) > 1:
         for file in copies:
-            with suppress(OSError), file_calls.open_file(file.path) as opened:
-                cwd = _cwd_of(opened, opened.read(_ENDS))
+            with suppress(OSError), file_calls.open_file(file.path, _ENDS) as opened:
+                cwd = _cwd_of(opened, opened.read(_ENDS), file.session_id)
                 if cwd and Project(cwd).is_at(os.path.dirname(file.path)):  # noqa: PTH120
                     return file
     return copies[0]
@@ -182,21 +184,25 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
 def _row(file: _File, wanted: set[str] | None) -> StoredSession | None:
     """What the list shows of a file; None when it is no session, not in a wanted folder, or cannot be read."""
     try:
-        with file_calls.open_file(file.path) as opened:
+        with file_calls.open_file(file.path, _ENDS) as opened:
             head = opened.read(_ENDS)
             whole = len(head) < _ENDS
-            cwd = _cwd_of(opened, head)
+            cwd = _cwd_of(opened, head, file.session_id)
             if not cwd or (wanted is not None and os.path.normpath(cwd) not in wanted):
                 return None
             entries = list(_lines(head, whole=whole))
-            if _is_sidechain(entries):
-                return None
             size = opened.seek(0, os.SEEK_END)
             opened.seek(max(len(head), size - _ENDS))
             entries += _lines(opened.read(_ENDS), whole=True)
+            ownership = Ownership(file.session_id, entries.copy)
+            entries = [entry for entry in entries if ownership.holds(entry)]
+            if _is_sidechain(entries):
+                return None
+            title = _title(entries)
+            if not title and (text := _cut_text(head)) and _cut_line_is_own(opened, file.session_id):
+                title = one_line(markup.spoken(text))
     except OSError:
         return None
-    title = _title(entries) or one_line(markup.spoken(_cut_text(head)))
     return StoredSession(file.session_id, cwd, title or None, _updated_at(entries, file.written))
 
 
@@ -208,29 +214,49 @@ def _lines(block: bytes, *, whole: bool) -> Iterator[Mapping[str, Any]]:
     return (entry for line in lines if (entry := parse_line(line)) is not None)
 
 
-def _cwd_of(file: BinaryIO, head: bytes) -> str:
-    """The session's folder, empty where no entry tells."""
-    return _cwd(_lines(head, whole=len(head) < _ENDS)) or _far_cwd(file)
+def _cwd_of(file: BinaryIO, head: bytes, session_id: str) -> str:
+    """The session's folder, empty where no entry tells. Only where no entry of its own tells, that of another one counts."""
+    anybodys = ""
+    for entry in _lines(head, whole=len(head) < _ENDS):
+        cwd = _absolute(entry)
+        if cwd and not names_another(entry, session_id):
+            return cwd
+        anybodys = anybodys or cwd
+    return (_far_cwd(file, session_id) if len(head) == _ENDS else "") or anybodys
 
 
-def _cwd(entries: Iterator[Mapping[str, Any]]) -> str:
-    return next((cwd for entry in entries if os.path.isabs(cwd := as_text(entry.get("cwd")))), "")  # noqa: PTH117
+def _absolute(entry: Mapping[str, Any] | None) -> str:
+    cwd = as_text((entry or {}).get("cwd"))
+    return cwd if os.path.isabs(cwd) else ""  # noqa: PTH117
 
 
-def _far_cwd(file: BinaryIO) -> str:
-    """The folder behind a first line that is longer than the head."""
+def _far_cwd(file: BinaryIO, session_id: str) -> str:
+    """The folder behind a first line that is longer than the head. Claude Code writes it right before the session's id."""
     file.seek(0)
-    rest = b""
-    read = 0
+    rest, read, anybodys = b"", 0, ""
     while read < _FAR and (block := file.read(1024 * 1024)):
         read += len(block)
-        found = _CWD.search(rest + block)
-        if found:
-            entry = parse_line(b'{"cwd":' + found[1] + b"}")
-            cwd = as_text((entry or {}).get("cwd"))
-            return cwd if os.path.isabs(cwd) else ""  # noqa: PTH117
+        for found in _CWD.finditer(rest + block):
+            cwd = _absolute(parse_line(b'{"cwd":' + found[1] + b"}"))
+            if found[2] == session_id.encode():
+                return cwd
+            anybodys = anybodys or cwd
         rest = block[-_ENDS:]
-    return ""
+    return anybodys
+
+
+def _cut_line_is_own(file: BinaryIO, session_id: str) -> bool:
+    """Whether the line that goes on behind the head is of this session, by what stands at its end."""
+    file.seek(_ENDS)
+    rest, read = b"", 0
+    while read < _FAR and (block := file.read(1024 * 1024)):
+        read += len(block)
+        line, ended, _ = (rest + block).partition(b"\n")
+        rest = line[-_ENDS:]
+        if ended:
+            break
+    named = _SESSION.findall(rest)
+    return not named or named[-1] == session_id.encode()
 
 
 def _is_sidechain(entries: list[Mapping[str, Any]]) -> bool:
@@ -241,8 +267,11 @@ def _is_sidechain(entries: list[Mapping[str, Any]]) -> bool:
 
 def _title(entries: list[Mapping[str, Any]]) -> str:
     """The title a user gave, else one the runtime made, else the first prompt."""
+    ids = {entry.get("uuid") for entry in entries if isinstance(entry.get("uuid"), str)}
     for kind, name in (("custom-title", "customTitle"), ("ai-title", "aiTitle"), ("summary", "summary")):
-        titles = [one_line(as_text(entry.get(name))) for entry in entries if entry.get("type") == kind]
+        titles = [
+            one_line(as_text(entry.get(name))) for entry in entries if entry.get("type") == kind and _is_of(entry, ids)
+        ]
         if any(titles):
             return next(title for title in reversed(titles) if title)
     command = ""
@@ -252,6 +281,12 @@ def _title(entries: list[Mapping[str, Any]]) -> str:
             return text
         command = command or text
     return command
+
+
+def _is_of(title: Mapping[str, Any], ids: set[Any]) -> bool:
+    """Whether a title belongs to the session: a summary names the last entry of its conversation, perhaps in another file."""
+    leaf = as_text(title.get("leafUuid"))
+    return not leaf or leaf in ids
 
 
 def _prompt_text(entry: Mapping[str, Any]) -> str:

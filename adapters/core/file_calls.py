@@ -198,15 +198,15 @@ def scan(folder: str | Path) -> list[os.DirEntry[str]]:
         return list(entries)
 
 
-def open_file(path: str | Path) -> BinaryIO:
-    """Open a file for reading. Raises `OSError`, also for what is no file: nobody may ever write into a pipe."""
+def open_file(path: str | Path, block: int = _BLOCK) -> BinaryIO:
+    """Open a file for reading, so many bytes at a time. Raises `OSError`, also for what is no file."""
     name = os.fspath(path)
     _before(os.path.dirname(name))  # noqa: PTH120
     _before(name)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     mode = os.fstat(descriptor).st_mode
     if modes.S_ISREG(mode):
-        return io.BufferedReader(_Watched(descriptor, name), _BLOCK)
+        return io.BufferedReader(_Watched(descriptor, name), block)
     os.close(descriptor)
     if modes.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)

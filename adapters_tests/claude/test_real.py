@@ -349,3 +349,31 @@ async def test_two_files_and_none_of_this_folder_are_refused_by_name(real: World
     with pytest.raises(InternalError, match="several project folders") as refused:
         await real.runtime.open_session(session.session_id, SessionSetup(str(real.root / "other")), real.sink)
     assert str(copy) in refused.value.message
+
+
+# --- entries of another session in the file --------------------------------------------------------------------------
+
+
+async def test_what_stands_there_of_another_session_is_neither_listed_nor_replayed(real: World) -> None:
+    """Claude Code passes over it, too: the model does not see it."""
+    session = await real.new()
+    first = await real.turn(session, "hello")
+    [path] = real.config.glob(f"projects/*/{session.session_id}.jsonl")
+    entries = [json.loads(line) for line in path.read_bytes().splitlines()]
+    said = next(entry for entry in entries if entry["type"] == "user")
+    other = {"sessionId": str(uuid4()), "uuid": str(uuid4()), "timestamp": "2031-01-01T00:00:00.000Z"}
+    foreign = {**said, **other, "message": {"role": "user", "content": "Payroll migration"}}
+    title = {"type": "custom-title", "customTitle": "Payroll migration", "sessionId": other["sessionId"]}
+    with path.open("a") as file:
+        file.writelines(json.dumps(entry, separators=(",", ":")) + "\n" for entry in (foreign, title))
+    [row] = (await real.runtime.list_sessions(None, None)).sessions
+    assert row.title == "hello"
+    assert row.updated_at is not None
+    assert not row.updated_at.startswith("2031")
+    assert await replayed(session) == [first]
+    await session.close()
+    session = await real.runtime.open_session(session.session_id, real.setup, real.sink)
+    await session.started()
+    second = await real.turn(session, "hello again")
+    assert "Payroll" not in json.dumps(real.model.records[-1].body["messages"])
+    assert await replayed(session) == [first, second]

@@ -180,6 +180,56 @@ def test_titles_in_the_order_of_their_worth(tmp_path: Path) -> None:
     assert titled(tmp_path, first, filler, filler, *custom) == "new"
 
 
+def foreign(**fields: Any) -> dict[str, Any]:
+    """A prompt of another session."""
+    other = {"sessionId": session_id(99), "uuid": "f", "cwd": "/elsewhere", "timestamp": "2031-01-01T00:00:00Z"}
+    return prompt("Payroll migration", **(other | fields))
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("where", ["before", "after"])
+def test_a_rows_facts_are_of_its_own_session(tmp_path: Path, where: str, labelled: bool) -> None:
+    """Entries and titles of another one in the file tell nothing."""
+    label = {"sessionId": session_id(1)} if labelled else {}
+    own = prompt("mine", **label)
+    others = [
+        foreign(),
+        foreign(uuid="g", parentUuid="u"),
+        {"type": "custom-title", "customTitle": "Payroll", "sessionId": session_id(99)},
+        {"type": "ai-title", "aiTitle": "Payroll", "sessionId": session_id(99)},
+        {"type": "summary", "summary": "Payroll", "leafUuid": "f"},
+    ]
+    store(tmp_path, 1, *((*others, own) if where == "before" else (own, *others)))
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert (row.title, row.cwd, row.updated_at) == ("mine", "/project", "2026-01-02T03:04:05.678Z")
+
+
+def test_a_rows_facts_behind_a_huge_prompt_of_another_session(tmp_path: Path) -> None:
+    huge = foreign(message={"role": "user", "content": "Payroll " * 20_000}, sessionId=session_id(99))
+    del huge["cwd"], huge["sessionId"]
+    huge |= {
+        "cwd": "/elsewhere",
+        "sessionId": session_id(99),
+    }  # as Claude Code writes them: side by side, behind the text
+    own = prompt("mine")
+    del own["cwd"]
+    own |= {"cwd": "/project", "sessionId": session_id(1)}
+    store(tmp_path, 1, huge, own)
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert (row.title, row.cwd) == ("mine", "/project")
+
+
+def test_a_summary_of_this_conversation_is_a_title(tmp_path: Path) -> None:
+    assert titled(tmp_path, prompt("first"), {"type": "summary", "summary": "sum", "leafUuid": "u"}) == "sum"
+
+
+def test_a_session_whose_file_got_another_name_keeps_its_facts(tmp_path: Path) -> None:
+    """Claude Code resumes it under that name."""
+    store(tmp_path, 1, foreign())
+    (row,) = list_page(tmp_path, None, None).sessions
+    assert (row.title, row.cwd) == ("Payroll migration", "/elsewhere")
+
+
 def test_title_is_what_a_user_said(tmp_path: Path) -> None:
     """Markers, notes, commands and tool results of the runtime are no title; a command is one when there is nothing else."""
     command = prompt("<command-name>/cost</command-name>\n<command-message>cost</command-message>", promptSource=None)
