@@ -83,3 +83,13 @@ def test_the_example_of_a_message_id_is_right() -> None:
 def test_every_error_code_is_explained_to_client_authors() -> None:
     text = (ROOT / "docs/idempotent-prompts.md").read_text(encoding="utf-8")
     assert set(BY_CODE) <= {int(code) for code in re.findall(r"-32\d{3}", text)}
+
+
+def test_the_tests_that_the_reliability_page_names_are_there() -> None:
+    text = (ROOT / "docs/reliability.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(?:adapters_tests/)?((?:\w+/)*test_\w+\.py)(?:::(\w+))?`", text)
+    assert len(named) > 30
+    for file, test in named:
+        path = ROOT / "adapters_tests" / file
+        assert path.is_file(), file
+        assert not test or f"def {test}(" in path.read_text(encoding="utf-8"), f"{file}::{test}"
