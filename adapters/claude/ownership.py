@@ -1,8 +1,8 @@
 """Which entries of a file are its session's own: entries of another one can stand there, by a copy or a tool (measured).
 
-Owns the rule. An entry names its session; one that names none belongs to the file's. Claude Code 2.1.332 follows the chain:
-it passes over what nothing of its own comes after, and goes on from what it has continued once. So an entry of another session
-counts where one of the file's own descends from it; and where nothing is the file's own, as after it got another name, all do.
+Owns the rule. An entry names its session; one that names none belongs to the file's. Claude Code 2.1.332 follows the chain: it
+passes over what nothing of its own comes after, and goes on from what it has continued once. So an entry of another one counts
+where one of the file's own descends from it; and where nothing is the file's own, as after it got another name, all do.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import anyio.lowlevel
-from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from adapters.acp.errors import InternalError, ResourceNotFound
@@ -23,6 +23,7 @@ from adapters.codex.environment import FEATURES
 from adapters.codex.host import Host
 from adapters.codex.session import CodexSession
 from adapters.codex.updates import samples
+from adapters.core.file_calls import in_thread, in_thread_without
 from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 from adapters.log import log
@@ -124,7 +125,7 @@ class CodexRuntime:
                 session.made(server, answer, keys)
                 made.append(session)
 
-        params = threads.start_params(setup, self._host.home, keys)
+        params = await in_thread_without(partial(threads.start_params, setup, self._host.home, keys))
         await server.request("thread/start", params, bound=_START_BOUND, then=take)
         return made[0] if made else None
 
@@ -162,7 +163,7 @@ class CodexRuntime:
         with self._host.in_use():
             server = await self._host.server()
             page = await threads.list_page(server, cwd, cursor)
-            lost = await to_thread.run_sync(archive.lost, self._host.home) if cursor is None else None
+            lost = await self._lost() if cursor is None else None
             if not lost:
                 return page
             try:
@@ -172,6 +173,13 @@ class CodexRuntime:
                 return page
             rows = {row.session_id: row for row in (*page.sessions, *found)}.values()
             return replace(page, sessions=sorted(rows, key=lambda row: row.updated_at or "", reverse=True))
+
+    async def _lost(self) -> archive.Lost | None:
+        try:
+            return await in_thread(partial(archive.lost, self._host.home))
+        except OSError as error:
+            log("the archive of threads cannot be looked into", error=type(error).__name__)
+            return None
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that tells of another holder."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
-from anyio import to_thread
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.codex import archive, servers, threads
@@ -24,6 +24,7 @@ from adapters.codex.appserver import AppServer, Gone, Refused, Unanswered
 from adapters.codex.history import History
 from adapters.codex.host import Host
 from adapters.codex.locks import holder_of
+from adapters.core.file_calls import in_thread, in_thread_without
 from adapters.core.runtime import NOT_STORED, SessionSetup
 from adapters.core.shapes import as_mapping, as_text
 
@@ -143,7 +144,7 @@ class Thread:
             keys = await servers.keyed(server, setup)
         except (Refused, Unanswered) as failed:
             raise threads.failed_error("Codex's configuration cannot be read", failed) from None
-        overrides = threads.start_params(setup, self._host.home, keys)
+        overrides = await in_thread_without(partial(threads.start_params, setup, self._host.home, keys))
         params = {**overrides, "threadId": self.thread_id, "excludeTurns": True}
 
         def loaded(answer: Mapping[str, Any]) -> None:
@@ -184,12 +185,12 @@ class Thread:
                     await server.request("thread/unarchive", {"threadId": self.thread_id})
                 except Refused:
                     await anyio.sleep(_HALF_WAY)
-                    await to_thread.run_sync(archive.put_in, home, self.thread_id)
+                    await in_thread(partial(archive.put_in, home, self.thread_id))
                     await server.request("thread/unarchive", {"threadId": self.thread_id})
                 return True
-            if threads.is_missing(refused) and await to_thread.run_sync(archive.is_in, home, self.thread_id):
+            if threads.is_missing(refused) and await in_thread(partial(archive.is_in, home, self.thread_id)):
                 await anyio.sleep(_HALF_WAY)
-                await to_thread.run_sync(archive.take_out, home, self.thread_id)
+                await in_thread(partial(archive.take_out, home, self.thread_id))
                 return True
         except (Refused, Unanswered) as failed:
             raise threads.failed_error("The session is archived", failed) from None

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from adapters.core.file_calls import read_file
 from adapters.core.shapes import as_mapping, as_text
 
 _SYSTEM: Final = Path("/etc/codex")
@@ -23,7 +24,7 @@ _SANDBOXES: Final = ("sandbox_mode", "sandbox_workspace_write", "default_permiss
 """What a configuration says of sandboxes; one of them is enough to be the user's choice."""
 _TRUSTED: Final = "trusted"
 _UNTRUSTED: Final = "untrusted"
-_LONGEST_LINE: Final = 8192  # characters of a file that names one path
+_LONGEST_LINE: Final = 8192  # bytes of a file that names one path
 
 
 def overrides(home: Path, cwd: str, named: str = "") -> dict[str, Any]:
@@ -90,8 +91,7 @@ def _main_repository(file: Path) -> Iterator[str]:
 
 
 def _line(path: Path) -> str:
-    with path.open(encoding="utf-8") as file:
-        return file.read(_LONGEST_LINE).strip()
+    return read_file(path, _LONGEST_LINE).decode(errors="replace").strip()
 
 
 def _configurations(home: Path) -> Iterator[Mapping[str, Any]]:
@@ -100,7 +100,7 @@ def _configurations(home: Path) -> Iterator[Mapping[str, Any]]:
 
     for path in (folder / name for folder in (home, _SYSTEM) for name in _FILES):
         try:
-            known = tomllib.loads(path.read_text(encoding="utf-8"))
+            known = tomllib.loads(read_file(path).decode())
         except (OSError, ValueError):
             continue
         yield known

@@ -213,8 +213,8 @@ def open_file(path: str | Path, block: int = _BLOCK) -> BinaryIO:
     raise OSError(errno.EINVAL, "it is no file", name)
 
 
-def read_file(path: str | Path, most: int) -> bytes:
-    """The content of a small file, cut at so many bytes. Raises `OSError`."""
+def read_file(path: str | Path, most: int = -1) -> bytes:
+    """The content of a small file, cut at so many bytes where that is said. Raises `OSError`."""
     with open_file(path) as file:
         return file.read(most)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,21 @@ def test_an_undecided_folder_is_not_trusted_and_gets_what_codex_gives_to_one(hom
         "approvalPolicy": "on-request",
         "sandbox": "read-only",
     }
+
+
+@pytest.mark.parametrize("place", ["configuration", ".git", "worktree"])
+def test_a_pipe_in_the_place_of_a_file_keeps_nobody(home: Path, folder: Path, place: str) -> None:
+    """Whoever opened it would wait for ever."""
+    (folder / ".git").rmdir()
+    if place == "configuration":
+        os.mkfifo(home / "config.toml")
+    elif place == ".git":
+        os.mkfifo(folder / ".git")
+    else:
+        (folder / "kept").mkdir()
+        os.mkfifo(folder / "kept" / "gitdir")
+        (folder / ".git").write_text("gitdir: kept\n")
+    assert trust.overrides(home, str(folder))["sandbox"] == "read-only"
 
 
 @pytest.mark.parametrize("name", ["config.toml", "managed_config.toml"])
