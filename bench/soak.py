@@ -173,6 +173,9 @@ def main() -> int:
     options = parser.parse_args()
     runtime = RUNTIMES_BY_NAME[options.runtime]
     options.world = worlds_of(runtime.name) if options.worlds else options.world
+    for name in options.world:
+        if lacking := WORLDS[name].needs():
+            parser.error(f"the world {name} cannot be had here: {lacking}; name the others with --world")
     try:
         broken = anyio.run(look_for_plants, runtime, options) if options.plants else soak(runtime, options)
     except KeyboardInterrupt:

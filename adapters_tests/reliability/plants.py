@@ -200,8 +200,12 @@ PLANTS: dict[str, Plant] = {
         (
             Change(
                 "claude/transcript.py",
-                """_TOOLS_RESULT.match(line) is None or b'"mergedSendUuids"' in line""",
-                """not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)""",
+                """        if b'"mergedSendUuids"' in line or _TOOLS_RESULT.match(line) is None:
+            return True
+        return _NEXT_IN_LIST.search(line) is not None  # perhaps what the user says beside the result
+""",
+                """        return not (b'"tool_use_id"' in line and b'"toolUseResult"' in line)
+""",
             ),
         ),
         "submit_every_odd settle kill_both",

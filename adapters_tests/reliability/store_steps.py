@@ -50,6 +50,7 @@ class StoreSteps(Steps):
 
     async def full_disk(self) -> None:
         """It is full for some steps, then free again; sometimes everything dies meanwhile."""
+        await self._settle()
         await self._undisturbed()
         folder = homes.runtime_folder(self.rig)
         self.complete, self.tainted = False, True
@@ -58,7 +59,9 @@ class StoreSteps(Steps):
                 await getattr(self, name)()
             await self.submit()
             await self.release()
+            self._answer_everything()
             await self.answered()
+            self._answer_all = False
             died = self.random.random() < 0.6
             if died:
                 await self.kill_everything()
@@ -145,6 +148,7 @@ class StoreSteps(Steps):
 
     async def freeze_database(self) -> None:
         """It cannot be written for some steps; the agent dies and comes back meanwhile."""
+        await self._settle()
         await self._undisturbed()
         name = self.random.choice((*databases.NAMES, "thread_history"))
         hold = databases.immutable if databases.can_be_immutable(self.rig.root) else databases.locked

@@ -9,6 +9,7 @@ import pytest
 from adapters_tests.e2e.rig import Rig
 from adapters_tests.reliability.plants import PLANTS, planted_copy
 from adapters_tests.reliability.walk import BrokenPromiseError, Walk
+from adapters_tests.reliability.worlds import WORLDS
 
 pytestmark = pytest.mark.anyio
 
@@ -22,6 +23,8 @@ async def test_a_planted_fault_is_caught(rig: Rig, name: str, tmp_path: Path) ->
     plant = PLANTS[name]
     if rig.runtime.name not in plant.runtimes:
         pytest.skip("this fault is one of the other runtime's driver")
+    if lacking := WORLDS[plant.world].needs():
+        pytest.skip(lacking)
     rig.extra_env["PYTHONPATH"] = str(planted_copy(tmp_path / "copy", name))
     caught = ""
     for number in range(_TRIES):
@@ -39,5 +42,7 @@ async def test_without_a_fault_the_same_steps_pass(rig: Rig, world: str) -> None
     plants = [plant for plant in PLANTS.values() if plant.world == world and rig.runtime.name in plant.runtimes]
     if not plants:
         pytest.skip("no fault of this runtime's driver is planted in this world")
+    if lacking := WORLDS[world].needs():
+        pytest.skip(lacking)
     steps = [step for plant in plants for step in plant.steps.split()]
     await Walk(rig, f"no plant in {world}", world=world, obliging=True).play(steps)

@@ -29,6 +29,8 @@ class World:
     runtimes: tuple[str, ...] = ("claude", "codex")
     home: Callable[[Rig, Random], AbstractContextManager[None]] = lambda _rig, _random: nullcontext()
     """Arranges the home before the first agent. Raises `OSError` where this machine cannot."""
+    needs: Callable[[], str] = str
+    """What this machine lacks for it; empty when nothing."""
     odd_stderr: bool = False
     """Nobody reads what agents write to stderr."""
 
@@ -63,6 +65,7 @@ WORLDS: dict[str, World] = {
         "The disk of the runtime's folder is full for a while, or cannot be written.",
         {"full_disk": 10, "read_only_disk": 5},
         home=homes.on_small_disk,
+        needs=homes.own_namespace,
     ),
     "spellings": World(
         "The runtime's folder has an odd name, or its name is spelled in an odd way.",
