@@ -9,7 +9,8 @@ folder was copied, or moved by hand, several files have one name. Claude Code 2.
     2. else the file in any other folder, if it is the only one; a link to it is no second one;
     3. else none: it says that there is no such conversation.
 
-An empty file is none, and neither is a link that leads nowhere. A folder in place of the file makes it fail.
+An empty file is none for it, and neither is a link that leads nowhere. A folder in place of the file makes it fail. To us an
+empty file says nothing: it was emptied, or a full disk kept everything from it.
 """
 
 from __future__ import annotations
@@ -68,8 +69,9 @@ def find_files(config_dir: Path, session_id: str, cwd: str, *, made_here: bool =
     """The files of a session that works in `cwd`; none also for an id that cannot name a file.
 
     Raises `OSError` where nobody can say (ADP-6): the projects cannot be listed; what has the session's name in its own folder is
-    no file; or there is no file, but such a thing elsewhere, or a folder that cannot be looked into. Only a session that was
-    `made_here` cannot be in such a folder. Raises `AmbiguousError` where Claude Code would find none although there are several.
+    no file; or there is no file, but such a thing elsewhere, an empty file, or a folder that cannot be looked into. Only a
+    session that was `made_here` cannot be in such a folder, and may have an empty file. Raises `AmbiguousError` where Claude
+    Code would find none although there are several.
     """
     if not valid_session_id(session_id):
         return Files()
@@ -93,6 +95,8 @@ def find_files(config_dir: Path, session_id: str, cwd: str, *, made_here: bool =
                 raise unclear
         elif there.st_size:
             found.append(Path(path))
+        elif not made_here:
+            unclear = unclear or OSError(errno.ENODATA, "its file is empty: what it held is lost, or never came", path)
     if unclear and not found:
         raise unclear
     return _choose(found, own)

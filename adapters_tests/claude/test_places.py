@@ -57,11 +57,15 @@ def test_a_link_to_the_file_is_no_second_one(tmp_path: Path) -> None:
     assert found.used.samefile(path)
 
 
-def test_an_empty_file_and_a_link_to_nowhere_are_none(tmp_path: Path) -> None:
-    stored(tmp_path, OWN, content="")
+def test_a_link_to_nowhere_is_none_and_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    """ADP-6: it was emptied, or nothing ever came into it; nobody can say which."""
     stored(tmp_path, "-b").unlink()
     (tmp_path / "projects" / "-b" / f"{S}.jsonl").symlink_to("nowhere")
     assert find_files(tmp_path, S, CWD) == Files()
+    stored(tmp_path, OWN, content="")
+    with pytest.raises(OSError, match="empty"):
+        find_files(tmp_path, S, CWD)
+    assert find_files(tmp_path, S, CWD, made_here=True) == Files()
     path = stored(tmp_path, "-c")
     assert find_files(tmp_path, S, CWD) == Files(path)
 

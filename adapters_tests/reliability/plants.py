@@ -259,7 +259,7 @@ PLANTS: dict[str, Plant] = {
             ),
         ),
         "garbage submit answered end_agent garbage submit answered end_agent garbage submit answered end_agent garbage settle",
-        "the connection ended",
+        "ConnectionLostError",
         world="stderr",
     ),
 }
