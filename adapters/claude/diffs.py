@@ -15,8 +15,8 @@ def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
     """
     if not path:
         return None
-    if result.get("type") == "create" and not isinstance(result.get("originalFile"), str):
-        text = result.get("content")
+    if _is_new(result):
+        text = result.get("content", result.get("newString"))
         change = AddChange(path=path)
         patch = git_patch.added(path, text) if isinstance(text, str) else None
     elif "structuredPatch" in result or "newString" in result or "new_source" in result:
@@ -27,6 +27,14 @@ def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
     if patch is None:
         return DiffItem(changes=[change])
     return DiffItem(changes=[change], patch=DiffPatch(format="git_patch", text=patch))
+
+
+def _is_new(result: Mapping[str, Any]) -> bool:
+    """Whether there was no file before. An Edit of nothing into nothing makes one; Claude Code 2.1.332 reports it as a change."""
+    original = result.get("originalFile")
+    if result.get("type") == "create":
+        return not isinstance(original, str)
+    return result.get("oldString") == "" and original == ""
 
 
 def first_changed_line(result: Mapping[str, Any]) -> int | None:

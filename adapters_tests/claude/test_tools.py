@@ -390,3 +390,24 @@ def test_table_is_json() -> None:
     """Descriptions hold nothing that JSON cannot say."""
     json.dumps(update(tool_call("Read", "t", {"file_path": "/\udcb2"}, CWD, "pending")))
     assert Path(absolute("/\udcb2", CWD)).name == "\udcb2"
+
+
+def test_an_edit_of_nothing_is_a_new_file(tmp_path: Path) -> None:
+    """DIFF-3: as Claude Code 2.1.332 reports it; git takes the patch where there was no file, and gives what is there now."""
+    path = tmp_path / "fresh.txt"
+    hunk = {"oldStart": 1, "oldLines": 0, "newStart": 1, "newLines": 2}
+    lines = ["+hello", "+world", "\\ No newline at end of file"]
+    edited = {
+        "oldString": "",
+        "newString": "hello\nworld",
+        "originalFile": "",
+        "structuredPatch": [{**hunk, "lines": lines}],
+    }
+    diff = diff_of(edited, str(path))
+    assert diff is not None
+    assert [change.operation for change in diff.changes] == ["add"]
+    assert diff.patch is not None
+    command = ["git", "apply", "--whitespace=nowarn", "--unsafe-paths", "-p0", "-"]
+    subprocess.run(command, input=diff.patch.text.encode(), cwd=tmp_path, capture_output=True, check=True)
+    assert path.read_text() == "hello\nworld"
+    assert first_changed_line(edited) == 1
