@@ -13,6 +13,9 @@ from adapters.core.tool_text import one_line
 
 _Frame = Mapping[str, Any]
 
+_ENDS = frozenset({"", "end_turn", "stop_sequence", "tool_use", "max_tokens", "refusal"})
+"""The model's reasons to stop that the end of the work says itself."""
+
 _SEVERITIES: Mapping[str, str] = {"error": "error", "warning": "warning"}
 
 
@@ -82,6 +85,17 @@ _LIMITS: Mapping[str, str] = {
     "rejected": "The account's usage limit is reached.",
 }
 
+
+def _stopped(frame: _Frame) -> Notice | None:
+    """The turn ended in order, but for a reason that has no stop reason of its own."""
+    reason = as_text(frame.get("stop_reason"))
+    if frame.get("is_error") or reason in _ENDS or as_text(frame.get("terminal_reason")).startswith("aborted"):
+        return None
+    if reason == "pause_turn":
+        return _notice("warning", "The model paused in the middle of its turn: send a prompt to have it go on.")
+    return _notice("warning", f"The model stopped for a reason that this agent does not know: {one_line(reason)}.")
+
+
 _NOTICES: Mapping[str, Callable[[_Frame], Notice | None]] = {
     "api_retry": _retry,
     "status": _status,
@@ -90,5 +104,6 @@ _NOTICES: Mapping[str, Callable[[_Frame], Notice | None]] = {
     "model_refusal_fallback": _other_model,
     "session_writes_lost": _writes_lost,
     "rate_limit_event": _rate_limit,
+    "result": _stopped,
 }
-"""`system` subtypes and frame types. Seen with CLI 2.1.332: the first three; the others by its own description of its frames."""
+"""`system` subtypes and frame types. Seen with 2.1.332: the first three and the last; the others by its own description."""

@@ -26,6 +26,12 @@ class Outcome:
 _MODEL_STOPS = {"max_tokens": "max_tokens", "refusal": "refusal"}
 """The model's stop reason -> ours, where it is not simply the end of the turn."""
 
+_GIVEN_UP = "max_output_tokens"
+"""The category of the call with which the CLI gives up on a model that stops at a limit: it asks three times more before that."""
+
+_FULL_WINDOW = "context window"
+"""What it then says where the limit was the window; its category is the same."""
+
 _LIMITS = {"error_max_turns": "max_turn_requests"}
 """The subtype of a result that is a limit rather than a failure."""
 
@@ -61,10 +67,18 @@ def outcome_of(result: TurnEnded, *, category: str | None, resets_at: float | No
         return Outcome(_MODEL_STOPS.get(result.stop_reason, "end_turn"))
     if interrupting and result.subtype == "error_during_execution":
         return Outcome("cancelled", interrupted=True)
+    if result.stop_reason == "refusal":
+        return Outcome("refusal")
+    if category == _GIVEN_UP:
+        if _FULL_WINDOW not in result.text:
+            return Outcome("max_tokens")
+        category = "prompt_too_long"
     return Outcome("error", _error(result, category, resets_at))
 
 
 def _error(result: TurnEnded, category: str | None, resets_at: float | None) -> Mapping[str, Any]:
+    if result.terminal_reason in _ADVICE:
+        category = result.terminal_reason  # it knows better than the failed call, which was just invalid
     if category is None or (category == "server_error" and result.status in _CATEGORIES):
         category = _CATEGORIES.get(result.status or 0, category)
     if category is None:

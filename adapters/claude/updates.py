@@ -60,7 +60,7 @@ class Translator:
             case "user":
                 return list(self._user(frame))
             case "result":
-                return list(self._result(frame))
+                updates = list(self._result(frame))
             case "system":
                 updates = list(self._system(frame))
             case "tombstone":

@@ -91,3 +91,36 @@ def test_an_unknown_failure_is_an_error_with_a_text() -> None:
     assert ended.error["data"]["category"] == "max_budget_usd"
     assert ended.error["message"]
     assert outcome(subtype="novel").stop_reason == "error"
+
+
+@pytest.mark.parametrize(
+    ("text", "stop_reason"),
+    [
+        ("API Error: Claude's response exceeded the 128000 output token maximum.", "max_tokens"),
+        ("API Error: The model has reached its context window limit.", "error"),
+    ],
+)
+def test_a_limit_on_which_the_cli_gives_up(text: str, stop_reason: str) -> None:
+    """STOP-1: after three more calls it ends with an error of its own."""
+    ended = outcome(
+        "max_output_tokens", is_error=True, terminal_reason="api_error", text=text, stop_reason="stop_sequence"
+    )
+    assert ended.stop_reason == stop_reason
+    if ended.error is not None:
+        assert ended.error["data"]["category"] == "prompt_too_long"
+        assert "/compact" in ended.error["message"]
+
+
+def test_a_refusal_on_which_the_cli_gives_up() -> None:
+    ended = outcome(
+        "invalid_request", is_error=True, terminal_reason="api_error", text="API Error", stop_reason="refusal"
+    )
+    assert ended == Outcome("refusal")
+
+
+def test_a_prompt_that_is_too_long_is_told_so_whatever_the_failed_call_says() -> None:
+    ended = outcome(
+        "invalid_request", is_error=True, terminal_reason="prompt_too_long", text="Prompt is too long", status=400
+    )
+    assert ended.error is not None
+    assert ended.error["data"] == {"category": "prompt_too_long", "status": 400}
