@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.schema import Notice
 from adapters.claude.frames import AskedOther, AskedPermission, AskWithdrawn, control_error, control_success
 from adapters.claude.permissions import Ask, ask_of, denied
 from adapters.claude.process import ClaudeProcess
-from adapters.claude.shown_plan import CHANGED, ShownPlan
+from adapters.claude.shown_plan import CHANGED, Plans, ShownPlan
 from adapters.claude.updates import Translator
 from adapters.core.file_calls import in_thread
 from adapters.core.runtime import Event, Output, PermissionRequested, PermissionWithdrawn
@@ -24,9 +23,9 @@ _PLAN_CHANGED: Final = "The plan changed while you were asked, so it is not appr
 
 
 class Asking:
-    """The open requests of one session. `deliver` takes events for the core; `plans` is where Claude Code keeps plans."""
+    """The open requests of one session. `deliver` takes events for the core; `plans` is where its plans are."""
 
-    def __init__(self, translator: Translator, cwd: str, plans: Path, deliver: Callable[[Event], None]) -> None:
+    def __init__(self, translator: Translator, cwd: str, plans: Plans, deliver: Callable[[Event], None]) -> None:
         self._translator = translator
         self._cwd = cwd
         self._plans = plans

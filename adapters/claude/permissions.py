@@ -6,6 +6,7 @@ not one of the offered options denies (PERM-2, PERM-3).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -15,6 +16,7 @@ from adapters.claude.tools import mcp_title, shown_name
 from adapters.core.question_text import Choices, described, fields, name_of, said, title_of, unseen_note, visible, whole
 from adapters.core.runtime import PermissionOption
 from adapters.core.shapes import as_list, as_mapping, as_text
+from adapters.core.tool_text import fenced
 
 _DENIED: Final = (
     "The user did not approve this. Do not try it in another way; ask what to do instead, or go on without it."
@@ -42,6 +44,9 @@ _MODES: Final = {
     "default": "Ask before each edit",
     "auto": "Decide automatically",
 }
+
+_LEFT_OUT: Final = re.compile(r"<[A-Za-z/!?]|^ {0,3}\[[^\]]+\]:", re.MULTILINE)
+"""HTML, comments and definitions of links, of which Markdown shows nothing."""
 
 _SUBJECTS: Final = ("command", "file_path", "notebook_path", "url", "query", "pattern", "path", "skill", "description")
 """Fields of a tool's input that say best what it would do, in order."""
@@ -200,7 +205,13 @@ def _plan(request: Mapping[str, Any]) -> Ask:
     made.add("reject_once", "Keep planning", "reject_once", refusal)
     plan = ShownPlan.of(as_mapping(request.get("input")))
     title = "Start with this plan?" if plan.text.strip() else "Start without a plan? None was written."
-    return Ask(title, made.options, made.answers, refusal, plan.text.strip() or None, plan=plan)
+    return Ask(title, made.options, made.answers, refusal, _readable(plan.text) or None, plan=plan)
+
+
+def _readable(plan: str) -> str:
+    """A plan as it was written, which is Markdown; as code when a client that draws it might leave some of it out."""
+    text = visible(plan.removeprefix("\ufeff").strip())
+    return fenced(text) if _LEFT_OUT.search(text) else text
 
 
 def _question(request: Mapping[str, Any]) -> Ask | Mapping[str, Any]:

@@ -52,6 +52,7 @@ from adapters.claude.lock import SessionLocks, give_back
 from adapters.claude.process import ClaudeProcess
 from adapters.claude.prompts import to_content, to_message
 from adapters.claude.servers import Servers
+from adapters.claude.shown_plan import Plans
 from adapters.claude.store import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
 from adapters.claude.updates import Translator
@@ -106,8 +107,10 @@ class ClaudeSession:
         self._lock = lock
         self._turns = Turns()
         self._translator = Translator(setup.cwd)
-        self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))
-        self._asking = Asking(self._translator, setup.cwd, launcher.plans, self._deliver)
+        find = partial(launcher.files, session_id, setup.cwd, made_here=made_here)
+        self._store = Store(session_id, find)
+        plans = Plans(launcher.plans, lambda: find().used)
+        self._asking = Asking(self._translator, setup.cwd, plans, self._deliver)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()

@@ -114,6 +114,21 @@ def test_a_plan_shows_itself_and_can_be_started_in_two_ways() -> None:
     assert ask.answer("allow_always_1")["updatedPermissions"] == [mode]
 
 
+@pytest.mark.parametrize(
+    ("plan", "description"),
+    [
+        ("# Plan\n\n1. do `x` < 2\n", "# Plan\n\n1. do `x` < 2"),
+        ("do it\n<!-- and more -->", "```\ndo it\n<!-- and more -->\n```"),
+        ("do it\n[x]: y 'and more'", "```\ndo it\n[x]: y 'and more'\n```"),
+        ("do\u202eit", "do[U+202E]it"),
+        ("\ufeffdo it", "do it"),
+    ],
+)
+def test_nothing_of_a_plan_is_hidden(plan: str, description: str) -> None:
+    """Markdown leaves out comments, HTML and definitions of links; some characters have no picture."""
+    assert asked({"tool_name": "ExitPlanMode", "input": {"plan": plan}}).description == description
+
+
 def test_a_question_with_one_answer_becomes_choices() -> None:
     ask = asked(QUESTION)
     assert ask.title == "Which?"
