@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from adapters.acp.schema import AvailableCommand, CommandInput, ContentBlock, TextBlock
+from adapters.core.server_keys import name_of
 from adapters.core.shapes import as_list, as_mapping, as_text
 
 MOVING: Final = frozenset({"clear", "new", "reset"})
@@ -25,24 +26,42 @@ _NOT_OFFERED: Final = MOVING | {
 _NAME: Final = re.compile(r"/([^\s/]+)(?=\s|$)")
 _LISTED: Final = re.compile(r"[^\s/_][^\s/]*")
 
+_PROMPT: Final = re.compile(r"(?P<server>.+):(?P<prompt>[^:]+) \(MCP\)")
+"""How the CLI lists a prompt of an MCP server. It takes it back so, too, but a name with white space is none (CMD-1)."""
+
+_SQUEEZED: Final = re.compile(r"[^A-Za-z0-9_-]")
+
 _NEW_SESSION: Final = (
     "`/{name}` is not available here, because it would continue in another session that this client does not show. "
     "Start a new session in your client instead."
 )
 
 
-def available_commands(initialized: Mapping[str, Any]) -> tuple[AvailableCommand, ...]:
-    """The commands in the CLI's `initialize` answer that work here, in its order, each name once (CMD-1)."""
+def available_commands(listed: Mapping[str, Any]) -> tuple[AvailableCommand, ...]:
+    """The commands that work here, each name once (CMD-1), of what `initialize` or `commands_changed` lists."""
     found: dict[str, AvailableCommand] = {}
-    for command in map(as_mapping, as_list(initialized.get("commands"))):
+    for command in map(as_mapping, as_list(listed.get("commands"))):
         name = as_text(command.get("name")).removeprefix("/")
+        hint, description = as_text(command.get("argumentHint")), as_text(command.get("description"))
+        if prompt := _PROMPT.fullmatch(name):
+            name = _name_of_prompt(prompt, as_list(command.get("aliases")))
+            hint = hint or "arguments"  # the CLI does not list them
+            description = description or f"A prompt of the MCP server {name_of(prompt['server'])}."
         if name in found or name in _NOT_OFFERED or not _LISTED.fullmatch(name):
             continue
-        described: dict[str, Any] = {"name": name, "description": as_text(command.get("description"))}
-        if hint := as_text(command.get("argumentHint")):
+        described: dict[str, Any] = {"name": name, "description": description}
+        if hint:
             described["input"] = CommandInput(hint=hint)
         found[name] = AvailableCommand(**described)
     return tuple(found.values())
+
+
+def _name_of_prompt(prompt: re.Match[str], aliases: Sequence[Any]) -> str:
+    """The name without white space under which the CLI takes a prompt of an MCP server; it says so for an odd one."""
+    for alias in map(as_text, aliases):
+        if alias.startswith("mcp__"):
+            return alias
+    return f"mcp__{_SQUEEZED.sub('_', prompt['server'])}__{prompt['prompt']}"
 
 
 def command_of(prompt: Sequence[ContentBlock]) -> str | None:

@@ -76,6 +76,13 @@ class LimitReached:
 
 
 @dataclass(frozen=True, slots=True)
+class CommandsListed:
+    """`commands_changed`: the whole list anew, as after an MCP server has connected."""
+
+    listed: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Strayed:
     """`conversation_reset`: the process goes on in another session and another file."""
 
@@ -125,6 +132,7 @@ Signal = (
     | Blocked
     | Spoke
     | LimitReached
+    | CommandsListed
     | Strayed
     | TurnEnded
     | AskedPermission
@@ -181,6 +189,8 @@ def _system(frame: Mapping[str, Any]) -> Signal | None:
                 for server in map(as_mapping, as_list(frame.get("mcp_servers")))
             )
             return TurnBegan(_ids(frame), servers)
+        case "commands_changed":
+            return CommandsListed(frame)
         case "informational":
             outcome = as_mapping(frame.get("prompt_submit_outcome"))
             if outcome.get("kind") == "blocked_by_hook" and not outcome.get("prompt_kept"):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters.claude import edges
-from adapters.claude.wrappers import typed_command
+from adapters.claude.wrappers import stored_command
 from adapters.core.shapes import as_list, as_mapping
 
 
@@ -34,10 +34,13 @@ class Queued:
         stored = _only_text(content)
         if sent is None or stored is None:
             return content
-        stored = typed_command(stored) or stored
-        if not (sent.startswith("/") and stored.startswith("/")):
+        if not sent.startswith("/"):
             return content
-        return sent if _arguments(sent) == _arguments(stored) else content
+        command = stored_command(stored)
+        if command is None and not stored.startswith("/"):
+            return content
+        arguments = command[1] if command else _arguments(stored)
+        return sent if arguments == _arguments(sent).removeprefix("(MCP)").strip() else content
 
 
 def _only_text(content: Any) -> str | None:

@@ -38,6 +38,7 @@ from adapters.claude.frames import (
     AskedOther,
     AskedPermission,
     AskWithdrawn,
+    CommandsListed,
     Stored,
     Strayed,
     TurnBegan,
@@ -252,6 +253,8 @@ class ClaudeSession:
                 case Stored():
                     if self._store.announced(signal):
                         self._apply(self._turns.take(signal))
+                case CommandsListed(listed):
+                    self._offer(commands.available_commands(listed))
                 case Strayed():
                     log("Claude Code left the session; restarting it before the next prompt", session=self.session_id)
                     self._strayed = True

@@ -78,13 +78,19 @@ def typed_command(text: str) -> str | None:
 
     Claude Code stores a command as tags, under the command's own name when an alias was typed.
     """
+    found = stored_command(text)
+    return f"/{found[0]} {found[1]}".rstrip() if found else None
+
+
+def stored_command(text: str) -> tuple[str, str] | None:
+    """Name and arguments of a stored slash command, None for every other text."""
     if not text.startswith("<command-"):
         return None
     found = _COMMAND.fullmatch(text)
     if found is None:
         return None
     name = found["name"] or found["name2"]
-    return f"/{name.strip().removeprefix('/')} {(found['args'] or '').strip()}".rstrip()
+    return name.strip().removeprefix("/"), (found["args"] or "").strip()
 
 
 def bash_input(content: Any) -> str | None:

@@ -37,6 +37,33 @@ def test_only_commands_that_work_here_are_offered_each_once() -> None:
     assert (server.name, server.input) == ("mcp__srv__do", None)
 
 
+@pytest.mark.parametrize(
+    ("listed", "name"),
+    [
+        ({"name": "box:greet (MCP)"}, "mcp__box__greet"),
+        ({"name": "box:a.b (MCP)"}, "mcp__box__a.b"),
+        ({"name": "a:b:greet (MCP)"}, "mcp__a_b__greet"),
+        ({"name": "my.srv x:greet (MCP)"}, "mcp__my_srv_x__greet"),
+        ({"name": "my.srv x:sum:it (MCP)", "aliases": [7, "other", "mcp__my_srv_x__sum:it"]}, "mcp__my_srv_x__sum:it"),
+        ({"name": "box:two words (MCP)"}, None),
+        ({"name": "box:a/b (MCP)"}, None),
+        ({"name": "greet (MCP)"}, None),
+    ],
+)
+def test_prompts_of_servers_are_offered_under_a_name_that_works(listed: dict[str, Any], name: str | None) -> None:
+    """CMD-1: no white space. Claude Code 2.1.332 takes these names (measured); it lists no arguments."""
+    commands = available_commands({"commands": [listed]})
+    assert [command.name for command in commands] == ([name] if name else [])
+    assert all(command.input and command.input.hint == "arguments" for command in commands)
+    assert all(command.description.startswith("A prompt of the MCP server ") for command in commands)
+
+
+def test_a_server_of_the_client_is_called_by_the_name_that_it_gave() -> None:
+    (command,) = available_commands({"commands": [{"name": "my-server-0x20:greet (MCP)"}]})
+    assert command.name == "mcp__my-server-0x20__greet"
+    assert command.description == "A prompt of the MCP server my server."
+
+
 @pytest.mark.parametrize("answer", [{}, {"commands": None}, {"commands": "x"}])
 def test_no_commands_is_an_empty_list(answer: dict[str, Any]) -> None:
     assert available_commands(answer) == ()

@@ -181,6 +181,9 @@ def test_a_command_is_shown_as_it_was_typed(tmp_path: Path) -> None:
     typed = [queued("/cost"), {"type": "queue-operation", "operation": "dequeue"}, command("usage")]
     assert picture(tmp_path, *typed) == [("user", "u1", "/cost")]
     assert picture(tmp_path, queued("/init  a\n "), command("init", "a")) == [("user", "u1", "/init  a\n ")]
+    for name in ("mcp__box__greet", "box:greet (MCP)"):
+        typed = f"/{name}  Ann "
+        assert picture(tmp_path, queued(typed), command("box:greet (MCP)", "Ann")) == [("user", "u1", typed)]
     assert picture(tmp_path, queued("/review  x"), by_runtime("/code-review x")) == [("user", "u1", "/review  x")]
 
 

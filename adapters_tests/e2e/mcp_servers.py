@@ -1,4 +1,7 @@
-"""MCP servers of a test: over stdio and over HTTP, each with the tool `who`. They note what they are started with and asked."""
+"""MCP servers of a test: over stdio and over HTTP. They note what they are started with and asked.
+
+Each has the tool `who` and the prompts of `PROMPTS`, each of which says what it was asked with.
+"""
 
 from __future__ import annotations
 
@@ -16,20 +19,38 @@ from typing import Any
 from adapters.scripted.script import ToolUse
 from adapters.scripted.server import ScriptedServer
 
-_ANSWER = """
+PROMPTS = [
+    {"name": "greet", "description": "Greets.", "arguments": [{"name": "who", "required": True}, {"name": "how"}]},
+    {"name": "plain"},
+    {"name": "with:colon"},
+    {"name": "with.dot"},
+    {"name": "two words"},
+]
+_ANSWER = (
+    f"PROMPTS = {PROMPTS!r}"
+    """
+import json
 def answer(message, name):
     if message["method"] == "initialize":
-        return {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+        return {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}, "prompts": {}},
                 "serverInfo": {"name": "box", "version": "1"}}
     if message["method"] == "tools/list":
         return {"tools": [{"name": "who", "inputSchema": {"type": "object"}, "description": "who is it"}]}
     if message["method"] == "tools/call":
         return {"content": [{"type": "text", "text": "I am " + name}]}
+    if message["method"] == "prompts/list":
+        return {"prompts": PROMPTS}
+    if message["method"] == "prompts/get":
+        said = name + " was asked: " + json.dumps(message["params"], sort_keys=True)
+        return {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
     return {}
 """
+)
 _STDIO = f"""
-import json, os, sys
+import json, os, sys, time
 {_ANSWER}
+while not os.path.exists(os.environ.get("STARTS_WITH", "/")):
+    time.sleep(0.02)
 note, name = open(sys.argv[1], "a"), sys.argv[2]
 def noted(value):
     note.write(json.dumps(value) + "\\n")
