@@ -21,8 +21,9 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("npm")
     npm = NODE.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
     command = [str(NODE), str(npm), "install", "--silent", "--no-audit", "--no-fund", "--prefix", str(folder), SDK]
+    environ = {**os.environ, "npm_config_cache": str(tmp_path_factory.mktemp("npm-cache"))}
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=120, check=False, cwd=folder, env=os.environ)
+        ran = subprocess.run(command, capture_output=True, timeout=120, check=False, cwd=folder, env=environ)
     except subprocess.TimeoutExpired:
         pytest.skip("npm did not answer within two minutes")
     if ran.returncode != 0:
