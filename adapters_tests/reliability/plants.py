@@ -88,8 +88,8 @@ PLANTS: dict[str, Plant] = {
             ),
             Change(
                 "claude/session.py",
-                "self._store = Store(session_id, partial(launcher.files, session_id, setup.cwd, made_here=made_here))",
-                "self._store = _stores.setdefault(session_id, Store(session_id, partial(launcher.files, session_id, setup.cwd)))",
+                "self._store = Store(session_id, find)",
+                "self._store = _stores.setdefault(session_id, Store(session_id, find))",
             ),
             Change(
                 "claude/store.py",
