@@ -24,9 +24,9 @@ from adapters.streams import OutputLostError, abandon_output, people, reserve, w
 if TYPE_CHECKING:
     from anyio.abc import TaskGroup
 
-    from adapters.codex.host import Host
+    from adapters.codex.server.shared import Host
     from adapters.core.front import Prepare, Server
-    from adapters.core.runtime import Features, Runtime
+    from adapters.core.port import Features, Runtime
 
 _AGENT_OPTIONS: Final = (
     Option(
@@ -105,20 +105,20 @@ class _Front:
 
 
 def _check_claude() -> None:
-    from adapters.claude.environment import find_claude, missing_text
+    from adapters.claude.cli.program import find_claude, missing_text
 
     if find_claude(os.environ) is None:
         raise CannotStartError(missing_text(os.environ))
 
 
 def _check_claude_folder() -> None:
-    from adapters.claude.folder import require_config_dir
+    from adapters.claude.cli.config_dir import require_config_dir
 
     require_config_dir(os.environ)
 
 
 def _claude_features() -> Features:
-    from adapters.claude.environment import FEATURES
+    from adapters.claude.cli.program import FEATURES
 
     return FEATURES
 
@@ -133,7 +133,7 @@ def _claude_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callab
 
 
 def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
-    from adapters.claude.environment import find_claude
+    from adapters.claude.cli.program import find_claude
     from adapters.scripted.home import isolated_claude_home
 
     found = find_claude(os.environ)
@@ -142,20 +142,20 @@ def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
 
 
 def _check_codex() -> None:
-    from adapters.codex.environment import find_codex, missing_text
+    from adapters.codex.server.program import find_codex, missing_text
 
     if find_codex(os.environ) is None:
         raise CannotStartError(missing_text(os.environ))
 
 
 def _check_codex_folder() -> None:
-    from adapters.codex.folder import require_codex_home
+    from adapters.codex.server.home_dir import require_codex_home
 
     require_codex_home(os.environ)
 
 
 def _codex_features() -> Features:
-    from adapters.codex.environment import FEATURES
+    from adapters.codex.server.program import FEATURES
 
     return FEATURES
 
@@ -164,7 +164,7 @@ def _codex_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callabl
     hosts: list[Host] = []
 
     async def prepare(begun: Callable[[], None]) -> None:
-        from adapters.codex.host import Host
+        from adapters.codex.server.shared import Host
 
         hosts.append(Host(tasks, environ))
         await hosts[0].prepare(begun)
@@ -178,7 +178,7 @@ def _codex_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callabl
 
 
 def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
-    from adapters.codex.environment import EXECUTABLE, find_codex
+    from adapters.codex.server.program import EXECUTABLE, find_codex
     from adapters.scripted.home import isolated_codex_home
 
     found = find_codex(os.environ)
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         place = f" ({error.filename})" if error.filename else ""
         return _complain(f"it cannot go on: {error.strerror or type(error).__name__}{place}", 1)
     except Exception as error:  # noqa: BLE001 - a traceback helps no user; kind and place do for a report
-        from adapters.process import where
+        from adapters.stdio_server import where
 
         return _complain(f"internal error {' '.join(where(error).values())}; please report it", 1)
 
@@ -293,7 +293,7 @@ def _installed(out: TextIO) -> Sequence[str]:
 
 def _demo(runtimes: Sequence[str], out: TextIO) -> int:
     from adapters.demo import run_demo
-    from adapters.process import run_for_people
+    from adapters.stdio_server import run_for_people
 
     for name in runtimes:
         _FRONTS[name].check()
@@ -304,7 +304,7 @@ def _check(asked: Invocation, out: TextIO) -> int:
     import shutil
 
     from adapters.check.command import BOUND, Request, choose, list_rules, run_check
-    from adapters.process import run_for_people
+    from adapters.stdio_server import run_for_people
 
     options, command, runtime = asked.options, asked.rest, asked.options.get("scripted")
     if "list" in options:
@@ -357,7 +357,7 @@ def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
             f"{name}: waiting for an ACP client on stdin (Ctrl-C ends it); try  {PROGRAM} demo {name}  for a first look"
         )
         _complain(text, 0)
-    from adapters.process import leave, run
+    from adapters.stdio_server import leave, run
 
     return leave(
         run(lambda: _open(front, os.environ)) if script is None else _serve_scripted(front, Path(script), home)
@@ -378,18 +378,18 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
     import anyio
 
     from adapters.core.front import AgentInfo, serve
-    from adapters.guard import Guard
+    from adapters.reaper import Reaper
 
     info = AgentInfo(PROGRAM, front.title, __version__)
-    guard = Guard()
+    reaper = Reaper()
     try:
         async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
-            load, prepare = front.driver(tasks, guard.environment(environ))
+            load, prepare = front.driver(tasks, reaper.environment(environ))
 
             def load_guarded() -> Runtime:
                 # Other packages' plugins for pydantic would be looked for, and would read every prompt. Not for our children.
                 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
-                tasks.start_soon(guard.watch)
+                tasks.start_soon(reaper.watch)
                 with _no_garbage():
                     return load()
 
@@ -397,7 +397,7 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
                 yield server
             tasks.cancel_scope.cancel()
     finally:
-        await guard.end()
+        await reaper.end()
 
 
 @contextmanager
@@ -414,8 +414,8 @@ def _no_garbage() -> Generator[None]:
 def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
     import tempfile
 
-    from adapters.process import run
     from adapters.scripted import Script, ScriptedModel, ScriptError, load_script
+    from adapters.stdio_server import run
 
     try:
         script: Script = load_script(file)

@@ -53,7 +53,7 @@ class _Stage:
 
 
 def _claude() -> _Stage:
-    from adapters.claude.environment import find_claude  # noqa: PLC0415  # only the runtime that is shown
+    from adapters.claude.cli.program import find_claude  # noqa: PLC0415  # only the runtime that is shown
     from adapters.scripted.home import isolated_claude_home  # noqa: PLC0415
     from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
 
@@ -63,7 +63,7 @@ def _claude() -> _Stage:
 
 
 def _codex() -> _Stage:
-    from adapters.codex.environment import EXECUTABLE, find_codex  # noqa: PLC0415  # only the runtime that is shown
+    from adapters.codex.server.program import EXECUTABLE, find_codex  # noqa: PLC0415  # only the runtime that is shown
     from adapters.scripted.home import isolated_codex_home  # noqa: PLC0415
     from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
 

@@ -24,15 +24,15 @@ from typing import Final, TextIO
 
 from adapters import __version__, inquiry
 from adapters.acp.errors import AcpError
-from adapters.claude import environment as claude
-from adapters.claude import folder as claude_folder
-from adapters.claude.state import state_place
-from adapters.codex import environment as codex
-from adapters.codex import folder as codex_folder
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.claude.cli import config_dir as claude_folder
+from adapters.claude.cli import program as claude
+from adapters.claude.cli.state_dir import state_place
+from adapters.codex.server import home_dir as codex_folder
+from adapters.codex.server import program as codex
 from adapters.command_line import wrapped
-from adapters.core.executable import Found
-from adapters.core.shapes import as_mapping, as_text
-from adapters.core.version import numbers
+from adapters.driver.executable import Found
+from adapters.driver.version import numbers
 from adapters.sources import fingerprint
 
 OK: Final = "ok"

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from adapters.claude import folder as claude_folder
-from adapters.codex import folder as codex_folder
-from adapters.core.places import HOME
-from adapters.core.shapes import as_mapping, as_text
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.claude.cli import config_dir as claude_folder
+from adapters.codex.server import home_dir as codex_folder
+from adapters.driver.env_folders import HOME
 
 SECONDS: Final = 10.0
 """The longest wait for an answer: a version takes 0.02 s, a login of Claude Code 1.5 s, a wrapper on the network longer."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from adapters import inquiry
-from adapters.claude import environment as claude
-from adapters.codex import environment as codex_environment
+from adapters.claude.cli import program as claude
+from adapters.codex.server import program as codex_environment
 from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, check_codex, run_doctor
 from adapters.installing import install_command
 

@@ -22,8 +22,8 @@ import anyio
 from anyio.abc import Process
 
 from adapters.acp.framing import LineDecoder, LineTooLong, decode, encode
-from adapters.claude.environment import find_claude
-from adapters.codex.environment import find_codex
+from adapters.claude.cli.program import find_claude
+from adapters.codex.server.program import find_codex
 from adapters.scripted import isolated_claude_home, isolated_codex_home
 
 NODE_PACKAGE = "node@22"

@@ -23,7 +23,7 @@ import anyio
 from agents import CLAUDE, Agent, Contender, Runtime, forget_peak, resident_mb, started
 from comparing import Row, Values, in_turns, run, table
 
-from adapters.codex.appserver import spawn
+from adapters.codex.server.process import spawn
 from adapters.core.submissions import derived_id
 from adapters.scripted import Answer, Rule, Script, ScriptedModel, Shell, Text, say
 from adapters.scripted.home import work_folder

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from adapters.acp.schema import AvailableCommand, CommandInput, ContentBlock, TextBlock
+from adapters.acp.shapes import as_list, as_mapping, as_text
 from adapters.core.server_keys import name_of
-from adapters.core.shapes import as_list, as_mapping, as_text
 
 MOVING: Final = frozenset({"clear", "new", "reset"})
 """They would move the conversation to another session behind the client's back, also with arguments (D8)."""

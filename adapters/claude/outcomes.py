@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.acp.errors import AuthRequired, InternalError
-from adapters.claude.frames import TurnEnded
+from adapters.claude.cli.frames import TurnEnded
 
 
 @dataclass(frozen=True, slots=True)

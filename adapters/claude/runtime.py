@@ -17,15 +17,15 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
-from adapters.claude import sessions
-from adapters.claude.environment import FEATURES
-from adapters.claude.folder import config_dir, require_config_dir, settled
-from adapters.claude.launch import Launcher
-from adapters.claude.lock import SessionLocks, give_back
+from adapters.claude.cli.config_dir import config_dir, require_config_dir, settled
+from adapters.claude.cli.launch import Launcher
+from adapters.claude.cli.lock import SessionLocks, give_back
+from adapters.claude.cli.program import FEATURES
+from adapters.claude.cli.state_dir import state_folder
 from adapters.claude.session import ClaudeSession
-from adapters.claude.state import state_folder
-from adapters.core.file_calls import in_thread, in_thread_without, open_file
-from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
+from adapters.claude.stored import listing
+from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
+from adapters.driver.file_calls import in_thread, in_thread_without, open_file
 
 _SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Session ids of Claude Code. With another text, `--resume` searches titles."""
@@ -119,7 +119,7 @@ class ClaudeRuntime:
 
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> SessionPage:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not ours."""
-        return await in_thread_without(partial(sessions.list_page, config_dir(self._environ), cwd, cursor))
+        return await in_thread_without(partial(listing.list_page, config_dir(self._environ), cwd, cursor))
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that names an agent that has it active."""
@@ -129,7 +129,7 @@ class ClaudeRuntime:
         lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
         try:
             await launcher.end_predecessors(session_id)
-            await in_thread_without(partial(sessions.delete, config_dir(self._environ), session_id))
+            await in_thread_without(partial(listing.delete, config_dir(self._environ), session_id))
         except OSError as error:
             text = f"The stored session cannot be removed: {error.strerror} ({error.filename})."
             raise InternalError(text) from None

@@ -1,8 +1,8 @@
 """One active session of Claude Code: drives its process, its store and its clocks for the state machine in `turns`.
 
-Owns when the process starts, is replaced and ends, and which prompt it gets when. What a signal means for a prompt is decided
-in `turns`; how long its word is waited for, in `watch`; how a frame looks to a client, in `updates`; what is stored, in `store`;
-open questions, in `asking`.
+Owns when the process starts, is replaced and ends, and which prompt it gets when. `turns` decides what a signal means for
+a prompt. `deadlines` bounds the wait for the runtime's word. `show.live` shows a frame to the client. `stored_watch` follows what
+is stored. `open_questions` holds the questions that wait for an answer.
 
 The process of a session:
 
@@ -31,10 +31,9 @@ import anyio
 
 from adapters.acp.errors import AcpError, InternalError, as_acp_error
 from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate
-from adapters.claude import commands, orphans
-from adapters.claude.asking import Asking
-from adapters.claude.environment import server_key
-from adapters.claude.frames import (
+from adapters.claude import commands
+from adapters.claude.cli import orphans
+from adapters.claude.cli.frames import (
     AskedOther,
     AskedPermission,
     AskWithdrawn,
@@ -48,18 +47,20 @@ from adapters.claude.frames import (
     signal_of,
     user_frame,
 )
-from adapters.claude.launch import Launcher, start_error
-from adapters.claude.lock import SessionLocks, give_back
-from adapters.claude.process import ClaudeProcess
-from adapters.claude.prompts import to_content, to_message
-from adapters.claude.servers import Servers
+from adapters.claude.cli.launch import Launcher, start_error
+from adapters.claude.cli.lock import SessionLocks, give_back
+from adapters.claude.cli.process import ClaudeProcess
+from adapters.claude.cli.program import server_key
+from adapters.claude.deadlines import Watch
+from adapters.claude.mcp_status import Servers
+from adapters.claude.open_questions import Asking
+from adapters.claude.show.live import Translator
 from adapters.claude.shown_plan import Plans
-from adapters.claude.store import Store
+from adapters.claude.stored.content import to_content, to_message
+from adapters.claude.stored_watch import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
-from adapters.claude.updates import Translator
-from adapters.claude.watch import Watch
-from adapters.core import runtime as port
-from adapters.core.tasks import Tasks
+from adapters.core import port
+from adapters.driver.tasks import Tasks
 from adapters.log import log
 
 _AGAIN_EVERY: Final = 2.0
@@ -83,7 +84,7 @@ class _State(Enum):
 
 
 class ClaudeSession:
-    """An active session; see `adapters.core.runtime.RuntimeSession`. `tasks.run` must run beside it."""
+    """An active session; see `adapters.core.port.RuntimeSession`. `tasks.run` must run beside it."""
 
     def __init__(
         self,

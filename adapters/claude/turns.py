@@ -52,9 +52,19 @@ from enum import Enum
 from typing import Literal
 
 from adapters.acp.errors import AcpError, InternalError
-from adapters.claude.frames import Blocked, Echo, Lifecycle, LimitReached, Signal, Spoke, Stored, TurnBegan, TurnEnded
+from adapters.claude.cli.frames import (
+    Blocked,
+    Echo,
+    Lifecycle,
+    LimitReached,
+    Signal,
+    Spoke,
+    Stored,
+    TurnBegan,
+    TurnEnded,
+)
 from adapters.claude.outcomes import Outcome, outcome_of
-from adapters.core.runtime import (
+from adapters.core.port import (
     Event,
     PromptFailed,
     PromptInserted,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from adapters.codex.frames import item_of, thread_of
-from adapters.codex.overwritten import carried
-from adapters.core.shapes import as_text
+from adapters.acp.shapes import as_text
+from adapters.codex.server.signals import item_of, thread_of
+from adapters.codex.show.overwritten import carried
 
 _KINDS: Final = frozenset({"commandExecution", "fileChange", "mcpToolCall"})
 _MOST_THREADS: Final = 200

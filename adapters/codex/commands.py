@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import AvailableCommand, ContentBlock, TextBlock
+from adapters.acp.shapes import as_count, as_list, as_mapping, as_text
 from adapters.core.server_keys import name_of
-from adapters.core.shapes import as_count, as_list, as_mapping, as_text
 
 COMMANDS: Final[Sequence[AvailableCommand]] = (
     AvailableCommand(name="compact", description="Replace the conversation so far by a summary of it, for the model"),

@@ -1,7 +1,7 @@
 """What the stored thread says of a message: the answer to a look-up, and the fate of a prompt that was handed over (D2, D4, D7).
 
 Owns how often and how long is looked before an answer is given, and the words for "not known". What the witnesses are and what
-they say together: `history`.
+they say together: `thread.history`.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Final
 import anyio
 
 from adapters.acp.errors import AcpError, InternalError
-from adapters.codex import threads
-from adapters.codex.appserver import AppServer, Gone, RequestFailed
-from adapters.codex.steps import Open
-from adapters.codex.thread import Thread
+from adapters.codex.server.process import AppServer, Gone, RequestFailed
+from adapters.codex.thread import requests
+from adapters.codex.thread.loaded import Thread
+from adapters.codex.turn_types import Open
 from adapters.codex.turns import Turns
-from adapters.core.tasks import Tasks
+from adapters.driver.tasks import Tasks
 
 _LOOK_BOUND: Final = 0.5
 """Seconds for a message that may still be on its way into the store (measured: 10 to 50 ms)."""
@@ -47,7 +47,7 @@ class Evidence:
                 found = await self._asked(message_id)
             except RequestFailed as failed:
                 if last or not isinstance(failed, Gone):
-                    raise threads.failed_error("The stored session cannot be read", failed) from None
+                    raise requests.failed_error("The stored session cannot be read", failed) from None
             else:
                 if found is None and self._history.unread:
                     raise _unclear(f"a file of this session cannot be read ({self._history.unread}). Make it readable")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.acp.errors import AuthRequired, InternalError
-from adapters.codex.frames import TurnEnded
-from adapters.core.shapes import as_integer, as_mapping, as_text
+from adapters.acp.shapes import as_integer, as_mapping, as_text
+from adapters.codex.server.signals import TurnEnded
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,16 @@ from anyio.abc import TaskGroup
 
 from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.acp.schema import dump
-from adapters.codex import archive, servers, threads
-from adapters.codex.appserver import AppServer, Gone, RequestFailed
-from adapters.codex.environment import FEATURES
-from adapters.codex.host import Host
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.codex import mcp_servers
+from adapters.codex.server.process import AppServer, Gone, RequestFailed
+from adapters.codex.server.program import FEATURES
+from adapters.codex.server.shared import Host
 from adapters.codex.session import CodexSession
-from adapters.codex.updates import samples
-from adapters.core.file_calls import in_thread, in_thread_without
-from adapters.core.runtime import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
-from adapters.core.shapes import as_mapping, as_text
+from adapters.codex.show.live import samples
+from adapters.codex.thread import archive, requests
+from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
+from adapters.driver.file_calls import in_thread, in_thread_without
 from adapters.log import log
 
 _START_BOUND: Final = 60.0
@@ -108,14 +109,14 @@ class CodexRuntime:
             except Gone:  # it died of something else: once more, with another one
                 made = await self._make_in(await self._host.server(), setup, sink)
         except RequestFailed as failed:
-            raise threads.failed_error("Codex cannot start a session", failed) from None
+            raise requests.failed_error("Codex cannot start a session", failed) from None
         if made is None:
             raise InternalError("Codex cannot start a session: it gave no thread id.")
         return made
 
     async def _make_in(self, server: AppServer, setup: SessionSetup, sink: EventSink) -> CodexSession | None:
         made: list[CodexSession] = []
-        keys = await servers.keyed(server, setup)
+        keys = await mcp_servers.keyed(server, setup)
 
         def take(answer: Mapping[str, Any]) -> None:
             session_id = as_text(as_mapping(answer.get("thread")).get("id"))
@@ -125,7 +126,7 @@ class CodexRuntime:
                 session.made(server, answer, keys)
                 made.append(session)
 
-        params = await in_thread_without(partial(threads.start_params, setup, self._host.home, keys))
+        params = await in_thread_without(partial(requests.start_params, setup, self._host.home, keys))
         await server.request("thread/start", params, bound=_START_BOUND, then=take)
         return made[0] if made else None
 
@@ -134,7 +135,7 @@ class CodexRuntime:
 
         Raises `ResourceNotFound`, or `AcpError` that tells of another holder or says why it cannot be opened.
         """
-        if not threads.is_thread_id(session_id):
+        if not requests.is_thread_id(session_id):
             raise ResourceNotFound(session_id, NOT_STORED)
         session = CodexSession(session_id, setup, sink, self._host)
 
@@ -162,12 +163,12 @@ class CodexRuntime:
         """Stored sessions, newest first. Raises `InvalidParams` for a cursor that is not Codex's."""
         with self._host.in_use():
             server = await self._host.server()
-            page = await threads.list_page(server, cwd, cursor)
+            page = await requests.list_page(server, cwd, cursor)
             lost = await self._lost() if cursor is None else None
             if not lost:
                 return page
             try:
-                found = await threads.list_lost(server, cwd, lost)
+                found = await requests.list_lost(server, cwd, lost)
             except RequestFailed as failed:
                 log("threads that are lost between folders cannot be listed", error=type(failed).__name__)
                 return page
@@ -183,10 +184,10 @@ class CodexRuntime:
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that tells of another holder."""
-        if not threads.is_thread_id(session_id):
+        if not requests.is_thread_id(session_id):
             return
         with self._host.in_use():
-            await threads.delete(await self._host.server(), session_id, self._host.home)
+            await requests.delete(await self._host.server(), session_id, self._host.home)
 
     async def aclose(self) -> None:
         """Close what is still active, all at once, and end the app-server."""

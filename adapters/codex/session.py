@@ -1,8 +1,8 @@
 """One active session of Codex: drives its thread for the state machine in `turns`.
 
-Owns the order of things: what a notification does first, what is handed over when, and how a session ends. What a signal means
-for a prompt is decided in `turns`; how a notification looks to a client, in `updates`; when the thread is loaded, in `thread`;
-what is stored, in `history` and `evidence`; how work is stopped, in `stopping`.
+Owns the order of things: what a notification does first, what is handed over when, and how a session ends. `turns` decides
+what a signal means for a prompt. `show.live` shows a notification to the client. `thread.loaded` loads the thread.
+`thread.history` and `evidence` say what is stored. `interrupts` stops work.
 
 When the app-server dies, one path runs (`on_death`): the work ends with an error at once, and an open submission that may have
 reached it is decided by the stored items, once the thread is loaded again (D7). What does not do what it must is killed and
@@ -19,10 +19,15 @@ import anyio
 
 from adapters.acp.errors import AcpError, InternalError, as_acp_error
 from adapters.acp.schema import AvailableCommand, ContentBlock, Notice, SessionUpdate
-from adapters.codex import commands, threads
-from adapters.codex.appserver import AppServer, Gone, Refused, RequestFailed, RequestId, Unanswered
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.codex import commands
 from adapters.codex.evidence import Evidence
-from adapters.codex.frames import (
+from adapters.codex.interrupts import Stopper
+from adapters.codex.mcp_servers import Keys, without_secrets
+from adapters.codex.open_questions import Questions
+from adapters.codex.server.process import AppServer, Gone, Refused, RequestFailed, RequestId, Unanswered
+from adapters.codex.server.shared import Host
+from adapters.codex.server.signals import (
     ItemClosed,
     ItemOpened,
     Signal,
@@ -34,12 +39,12 @@ from adapters.codex.frames import (
     signal_of,
     thread_of,
 )
-from adapters.codex.host import Host
-from adapters.codex.prompts import to_input
-from adapters.codex.questions import Questions
-from adapters.codex.replay import Replay, ShownIds
-from adapters.codex.servers import Keys, without_secrets
-from adapters.codex.steps import (
+from adapters.codex.show.content import to_input
+from adapters.codex.show.live import Translator
+from adapters.codex.show.replay import Replay, ShownIds
+from adapters.codex.thread import requests
+from adapters.codex.thread.loaded import Thread
+from adapters.codex.turn_types import (
     Compact,
     Confirm,
     Continue,
@@ -55,15 +60,11 @@ from adapters.codex.steps import (
     Steer,
     Way,
 )
-from adapters.codex.stopping import Stopper
-from adapters.codex.thread import Thread
 from adapters.codex.turns import Turns
-from adapters.codex.updates import Translator
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.server_keys import name_of, named
-from adapters.core.shapes import as_mapping, as_text
-from adapters.core.tasks import Tasks
-from adapters.core.tool_text import one_line
+from adapters.driver.tasks import Tasks
+from adapters.driver.tool_text import one_line
 from adapters.log import log
 
 _RECLAIM_AFTER: Final = 1.0
@@ -82,7 +83,7 @@ _CLOSE_BOUND: Final = 1.0
 
 
 class CodexSession:
-    """An active session; see `adapters.core.runtime.RuntimeSession`. `tasks.run` must run beside it."""
+    """An active session; see `adapters.core.port.RuntimeSession`. `tasks.run` must run beside it."""
 
     def __init__(self, session_id: str, setup: port.SessionSetup, sink: port.EventSink, host: Host) -> None:
         self.session_id = session_id
@@ -370,7 +371,7 @@ class CodexSession:
             )
         except Refused as refused:
             log("Codex refused a prompt", session=self.session_id, method=method, code=refused.code)
-            self._apply(self._turns.refused(submission, threads.prompt_error(refused)))
+            self._apply(self._turns.refused(submission, requests.prompt_error(refused)))
             if submission.stage is Stage.PREPARING:
                 self._thread.doubt()
         except Unanswered:
@@ -469,7 +470,7 @@ class CodexSession:
                     yield update
             except RequestFailed as failed:
                 if last or begun or not isinstance(failed, Gone):
-                    raise threads.failed_error("The stored session cannot be read", failed) from None
+                    raise requests.failed_error("The stored session cannot be read", failed) from None
             else:
                 return
 

@@ -62,7 +62,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
-from adapters.codex.frames import (
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.codex.outcomes import Outcome, outcome_of
+from adapters.codex.server.signals import (
     COMMAND,
     MODEL_OUTPUT,
     REASONING,
@@ -78,8 +80,7 @@ from adapters.codex.frames import (
     TurnEnded,
     TurnStarted,
 )
-from adapters.codex.outcomes import Outcome, outcome_of
-from adapters.codex.steps import (
+from adapters.codex.turn_types import (
     Compact,
     Confirm,
     Continue,
@@ -95,7 +96,7 @@ from adapters.codex.steps import (
     Steer,
     Way,
 )
-from adapters.core.runtime import (
+from adapters.core.port import (
     PromptFailed,
     PromptInserted,
     PromptLiveOnly,
@@ -104,7 +105,6 @@ from adapters.core.runtime import (
     WorkEnded,
     WorkStarted,
 )
-from adapters.core.shapes import as_mapping, as_text
 
 _ENDED_KEPT = 32
 """Ended turns that are remembered: an answer that names one of them came late."""

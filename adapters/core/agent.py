@@ -17,8 +17,8 @@ from adapters.acp import schema
 from adapters.acp.calls import IncomingRequest
 from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, ResourceNotFound
 from adapters.core.front import Peer
+from adapters.core.port import Features, Runtime, RuntimeSession, SessionSetup
 from adapters.core.prompt_errors import not_inserted
-from adapters.core.runtime import Features, Runtime, RuntimeSession, SessionSetup
 from adapters.core.server_keys import LONGEST, spelled
 from adapters.core.session import ClosedMeanwhile, Session
 from adapters.log import log

@@ -30,13 +30,13 @@ from adapters.acp.calls import IncomingRequest, OutgoingRequest, log_failure
 from adapters.acp.errors import AcpError, InternalError, InvalidRequest, RequestCancelled, UnsupportedVersion
 from adapters.acp.handshake import ClientInfo, parse_initialize
 from adapters.acp.rpc import Connection, Transport
+from adapters.acp.shapes import as_mapping
 from adapters.core.prompt_errors import not_inserted
-from adapters.core.shapes import as_mapping
 from adapters.log import log
 
 if TYPE_CHECKING:
     from adapters.core.agent import Agent
-    from adapters.core.runtime import Features, Runtime
+    from adapters.core.port import Features, Runtime
 
 PROTOCOL_VERSIONS = (2,)
 """ACP versions this agent speaks (INIT-2)."""

@@ -20,11 +20,11 @@ import anyio
 from adapters.acp.calls import IncomingRequest
 from adapters.acp.errors import InvalidParams, RequestCancelled, ResourceNotFound
 from adapters.acp.schema import ContentBlock, dump
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.audience import Audience, Client
 from adapters.core.foreground import Foreground, Signal
-from adapters.core.permissions import Permissions
 from adapters.core.prompt_errors import fate_unknown, not_inserted
+from adapters.core.questions import Permissions
 from adapters.core.retained import Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
 from adapters.log import log

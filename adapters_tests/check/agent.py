@@ -21,9 +21,9 @@ from adapters.acp.rpc import Transport
 from adapters.acp.schema import ContentBlock, TextBlock, ToolCallUpdate
 from adapters.check.launch import Running
 from adapters.check.stage import Held, Pause
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.front import AgentInfo, serve
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters.core.submissions import random_id
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from anyio.abc import SocketStream, TaskGroup
 from adapters.acp.framing import encode
 from adapters.claude.runtime import ClaudeRuntime
 from adapters.claude.session import ClaudeSession
-from adapters.core.runtime import PromptInserted
+from adapters.core.port import PromptInserted
 from adapters_tests.core.fake_program import FakeProgram, FakeRig, Sink, open_rig, text
 
 __all__ = ["Sink", "text"]  # passed on to the tests, beside what is made here

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from adapters.acp.schema import SessionUpdate, UserMessage, dump
-from adapters.claude.prompts import from_content
-from adapters.claude.updates import Translator, replay
+from adapters.claude.show.live import Translator, replay
+from adapters.claude.stored.content import from_content
 from adapters.client.view import SessionView
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "claude"

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.acp.schema import ContentBlock, ResourceLinkBlock, TextBlock
 from adapters.claude.commands import arrange, available_commands, command_of, local_text
-from adapters.claude.prompts import to_content
+from adapters.claude.stored.content import to_content
 
 
 def prompt(*texts: str) -> list[ContentBlock]:

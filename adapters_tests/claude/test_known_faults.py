@@ -11,9 +11,10 @@ import pytest
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import AgentMessageChunk
-from adapters.claude import launch, watch
+from adapters.claude import deadlines
 from adapters.claude import session as driver
-from adapters.core.runtime import Output, ReadyChanged, WorkEnded
+from adapters.claude.cli import launch
+from adapters.core.port import Output, ReadyChanged, WorkEnded
 from adapters_tests.claude.driving import A, B, Fake, Rig, Sink, entry, rig, text
 
 pytestmark = pytest.mark.anyio
@@ -62,7 +63,7 @@ async def test_output_that_is_closed_in_mid_turn_ends_the_work_at_once(one: Rig)
 
 async def test_silence_is_no_end(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """F17: the model may think for long; as long as the process lives, its work goes on, however often it is looked after."""
-    monkeypatch.setattr(watch, "_EVERY", 0.02)
+    monkeypatch.setattr(deadlines, "_EVERY", 0.02)
     _, fake, sink = await streaming(one)
     # Some twenty rounds. Nothing can be awaited: nobody looks after a stored prompt, and any word would end the silence.
     await anyio.sleep(0.5)

@@ -10,9 +10,9 @@ import anyio
 import pytest
 
 from adapters.acp.errors import InternalError
-from adapters.claude import orphans
-from adapters.claude.lock import lock_session
-from adapters.claude.state import state_folder
+from adapters.claude.cli import orphans
+from adapters.claude.cli.lock import lock_session
+from adapters.claude.cli.state_dir import state_folder
 from adapters_tests.claude.driving import Sink, rig
 from adapters_tests.e2e.processes import wait_for
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapters.claude.frames import TurnEnded
+from adapters.claude.cli.frames import TurnEnded
 from adapters.claude.outcomes import Outcome, outcome_of
 
 

@@ -21,11 +21,10 @@ import pytest
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import ResumeSession, UserMessage, parse_params
-from adapters.claude import procfs
-from adapters.claude.environment import MARK
+from adapters.claude.cli.program import MARK
 from adapters.claude.runtime import ClaudeRuntime
 from adapters.claude.session import ClaudeSession
-from adapters.core.runtime import (
+from adapters.core.port import (
     Output,
     PermissionRequested,
     PromptFailed,
@@ -36,6 +35,7 @@ from adapters.core.runtime import (
     WorkEnded,
     WorkStarted,
 )
+from adapters.driver import procfs
 from adapters.scripted import (
     Answer,
     Rule,

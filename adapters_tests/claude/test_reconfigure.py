@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.core.runtime import PromptInserted, WorkEnded
+from adapters.core.port import PromptInserted, WorkEnded
 from adapters_tests.claude.driving import A, B, entry, rig, text
 
 pytestmark = pytest.mark.anyio

@@ -7,9 +7,9 @@ import pytest
 
 from adapters.acp.framing import decode, encode
 from adapters.acp.schema import dump
-from adapters.claude.places import Files
-from adapters.claude.replay import replay
-from adapters.claude.transcript import Transcript
+from adapters.claude.show.replay import replay
+from adapters.claude.stored.session_files import Files
+from adapters.claude.stored.transcript import Transcript
 from adapters_tests import schema
 from adapters_tests.claude.recorded import NAMES, Scenario, view
 

@@ -17,10 +17,11 @@ import pytest
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.acp.schema import AgentMessageChunk, AudioBlock, Notice, ResumeSession, TextBlock, parse_params
-from adapters.claude import launch, procfs, watch
+from adapters.claude import deadlines
 from adapters.claude import session as driver
-from adapters.claude.environment import AGENT
-from adapters.core.runtime import (
+from adapters.claude.cli import launch
+from adapters.claude.cli.program import AGENT
+from adapters.core.port import (
     CommandsChanged,
     Output,
     PermissionRequested,
@@ -33,6 +34,7 @@ from adapters.core.runtime import (
     WorkEnded,
     WorkStarted,
 )
+from adapters.driver import procfs
 from adapters_tests.claude.driving import A, B, Fake, Rig, Sink, entry, rig, text
 
 pytestmark = pytest.mark.anyio
@@ -50,11 +52,11 @@ async def one(tmp_path: Path) -> AsyncIterator[Rig]:
 def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounds that a test can wait for; none in which a fake must do something."""
     monkeypatch.setattr(driver, "_AGAIN_EVERY", 0.05)
-    monkeypatch.setattr(watch, "INTERRUPT_BOUND", 0.4)
-    monkeypatch.setattr(watch, "_INTERRUPT_AGAIN", 0.1)
-    monkeypatch.setattr(watch, "_EVERY", 0.05)
-    monkeypatch.setattr(watch, "_LOOK_BOUND", 0.2)
-    monkeypatch.setattr(watch, "_WITHDRAW_AGAIN", 0.05)
+    monkeypatch.setattr(deadlines, "INTERRUPT_BOUND", 0.4)
+    monkeypatch.setattr(deadlines, "_INTERRUPT_AGAIN", 0.1)
+    monkeypatch.setattr(deadlines, "_EVERY", 0.05)
+    monkeypatch.setattr(deadlines, "_LOOK_BOUND", 0.2)
+    monkeypatch.setattr(deadlines, "_WITHDRAW_AGAIN", 0.05)
 
 
 # --- the usual way ---------------------------------------------------------------------------------------------------
@@ -269,7 +271,7 @@ async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) ->
 async def test_a_swallowed_prompt_fails_and_its_retry_runs_in_a_fresh_process(one: Rig) -> None:
     """A known fault: the follow-up that nobody ever sees. The process lives and answers, and has no word for the prompt."""
     session, fake, sink = await one.submitted()
-    for _ in range(watch._SKIPPED_AFTER):
+    for _ in range(deadlines._SKIPPED_AFTER):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -283,7 +285,7 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
     session, fake, sink = await one.working()
     await session.submit(B, text())
     await fake.hears("user")
-    for _ in range(watch._SKIPPED_AFTER):
+    for _ in range(deadlines._SKIPPED_AFTER):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -295,7 +297,7 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
 
 @pytest.mark.usefixtures("_hasty")
 async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "_ANSWER_BOUND", 0.2)
+    monkeypatch.setattr(deadlines, "_ANSWER_BOUND", 0.2)
     session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     failed = await sink.until(PromptFailed)
@@ -327,7 +329,7 @@ async def test_servers_that_hold_the_prompt_up_are_named_once(one: Rig) -> None:
     await fake.hears("user")
     await fake.lifecycle(A, "queued")
     servers = [{"name": "slow", "status": "pending"}, {"name": "the users own", "status": "failed"}]
-    for _ in range(watch._SKIPPED_AFTER + 2):
+    for _ in range(deadlines._SKIPPED_AFTER + 2):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=servers)
     await fake.takes(A)
     await sink.until(WorkStarted)
@@ -412,7 +414,7 @@ async def test_an_interrupt_before_the_turn_began_inside_is_sent_again(
     one: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A known fault: an interrupt during start-up resolves and does nothing."""
-    monkeypatch.setattr(watch, "_INTERRUPT_AGAIN", 60)  # so the beginning of the turn is what sends it again
+    monkeypatch.setattr(deadlines, "_INTERRUPT_AGAIN", 60)  # so the beginning of the turn is what sends it again
     session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued", "started")
     await sink.until(WorkStarted)
@@ -446,7 +448,7 @@ async def test_an_ignored_interrupt_ends_the_process_and_the_session_lives_on(on
 async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_read(
     one: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "INTERRUPT_BOUND", 1.0)
+    monkeypatch.setattr(deadlines, "INTERRUPT_BOUND", 1.0)
     session, fake, sink = await one.working()
     sink.open = anyio.Event()
     await fake.say({"type": "novel"})

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from adapters.acp.errors import AcpError, InternalError
-from adapters.claude.frames import Blocked, Echo, Lifecycle, Spoke, Stored, TurnBegan, TurnEnded
+from adapters.claude.cli.frames import Blocked, Echo, Lifecycle, Spoke, Stored, TurnBegan, TurnEnded
 from adapters.claude.turns import FinishTools, Interrupt, Look, Open, Turns, Withdraw
-from adapters.core.runtime import (
+from adapters.core.port import (
     PromptFailed,
     PromptInserted,
     PromptLiveOnly,

@@ -18,9 +18,9 @@ import anyio
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import SessionUpdate, UserMessage, dump
 from adapters.client.view import SessionView
-from adapters.codex.approvals import Ask, ask_of
-from adapters.codex.appserver import AppServer
-from adapters.codex.frames import (
+from adapters.codex.questions import Ask, ask_of
+from adapters.codex.server.process import AppServer
+from adapters.codex.server.signals import (
     ItemClosed,
     ItemOpened,
     TurnEnded,
@@ -30,14 +30,14 @@ from adapters.codex.frames import (
     signal_of,
     thread_of,
 )
-from adapters.codex.history import History
-from adapters.codex.overwritten import Overwritten
-from adapters.codex.prompts import from_input
-from adapters.codex.replay import Replay, ShownIds
-from adapters.codex.steps import Confirm, Effect, FinishItems, Look, Open, Reclaim
+from adapters.codex.show.content import from_input
+from adapters.codex.show.live import Translator
+from adapters.codex.show.overwritten import Overwritten
+from adapters.codex.show.replay import Replay, ShownIds
+from adapters.codex.thread.history import History
+from adapters.codex.turn_types import Confirm, Effect, FinishItems, Look, Open, Reclaim
 from adapters.codex.turns import Turns
-from adapters.codex.updates import Translator
-from adapters.core import runtime as port
+from adapters.core import port
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "codex"
 NAMES = sorted(path.name for path in FIXTURES.iterdir())

@@ -13,10 +13,13 @@ import pytest
 
 from adapters.acp.framing import decode, encode
 from adapters.acp.schema import dump
-from adapters.codex import approvals, frames, host, items, updates
-from adapters.codex.history import History
+from adapters.codex import questions
 from adapters.codex.outcomes import error_of
-from adapters.core.runtime import PromptFailed, PromptInserted, PromptLiveOnly, PromptTaken, WorkEnded, WorkStarted
+from adapters.codex.server import shared, signals
+from adapters.codex.show import items
+from adapters.codex.show.live import Translator
+from adapters.codex.thread.history import History
+from adapters.core.port import PromptFailed, PromptInserted, PromptLiveOnly, PromptTaken, WorkEnded, WorkStarted
 from adapters_tests.codex.recorded import NAMES, Json, Live, Scenario, json_lines, live_updates, load, view
 from adapters_tests.schema import validate_agent_message
 
@@ -73,29 +76,29 @@ def items_in(scenario: Scenario) -> list[Json]:
 def test_every_notification_is_understood_or_knowingly_passed_over() -> None:
     """D11 is for the future: of what this version says nothing is overlooked."""
     recorded = {m["method"] for name in NAMES for m in load(name).got if "method" in m and "id" not in m}
-    translator = updates.Translator("/", is_ours=lambda _: False)
-    understood = {*frames._READERS, *translator._readers, *OF_THE_SESSION, *OF_THE_HOST}
-    assert recorded - understood == {*PASSED_OVER, *host._NOT_WANTED}
-    assert not understood & {*PASSED_OVER, *host._NOT_WANTED}
+    translator = Translator("/", is_ours=lambda _: False)
+    understood = {*signals._READERS, *translator._readers, *OF_THE_SESSION, *OF_THE_HOST}
+    assert recorded - understood == {*PASSED_OVER, *shared._NOT_WANTED}
+    assert not understood & {*PASSED_OVER, *shared._NOT_WANTED}
     assert understood - recorded == {  # not provoked here
-        *("guardianWarning", "item/fileChange/patchUpdated", "item/mcpToolCall/progress", "model/rerouted"),
+        *("reaperWarning", "item/fileChange/patchUpdated", "item/mcpToolCall/progress", "model/rerouted"),
         *("turn/plan/updated",),
     }
 
 
 def test_every_request_is_one_that_a_user_can_answer() -> None:
     recorded = {m["method"] for name in NAMES for m in load(name).got if "method" in m and "id" in m}
-    assert {*approvals._SHOWN} - recorded == {"item/permissions/requestApproval"}  # not provoked here
-    assert recorded <= {*approvals._SHOWN}
+    assert {*questions._SHOWN} - recorded == {"item/permissions/requestApproval"}  # not provoked here
+    assert recorded <= {*questions._SHOWN}
 
 
 def test_every_item_has_a_picture_and_a_known_status() -> None:
     """TOOL-5: kinds and statuses are those of the protocol."""
     recorded = [item for name in NAMES for item in items_in(load(name))]
-    said = {frames.USER_MESSAGE, frames.COMPACTION, *frames.MODEL_OUTPUT}
+    said = {signals.USER_MESSAGE, signals.COMPACTION, *signals.MODEL_OUTPUT}
     kinds = {item["type"] for item in recorded}
     assert kinds - said <= {*items._PICTURES}
-    assert kinds - said <= frames.TOOLS
+    assert kinds - said <= signals.TOOLS
     assert len(kinds) == 11
     assert {item["status"] for item in recorded if "status" in item} <= {*items._STATUSES}
 
@@ -455,9 +458,9 @@ def test_subagents_do_not_speak_in_the_conversation() -> None:
     assert [item.text for item in lived.items("agent")] == ["Delegated.", "Hello."]
     (call,) = lived.items("tool_call")
     assert call.fields["title"] == "Start an agent: do the sub job"
-    children = [child for item in items_in(load("subagent")) for child in frames.children_of(item)]
+    children = [child for item in items_in(load("subagent")) for child in signals.children_of(item)]
     assert set(children) == {
-        thread for m in load("subagent").got if (thread := frames.thread_of(m.get("params", {})))
+        thread for m in load("subagent").got if (thread := signals.thread_of(m.get("params", {})))
     } - {load("subagent").thread}
 
 
@@ -513,7 +516,7 @@ def test_a_question_is_shown_and_what_was_answered_is_a_choice(name: str) -> Non
     asked = live(name).asks
     assert len(asked) == len(TITLES.get(name, asked))
     for number, (ask, answer) in enumerate(asked):
-        assert isinstance(ask, approvals.Ask)
+        assert isinstance(ask, questions.Ask)
         assert name not in TITLES or ask.title == TITLES[name][number]
         assert json.loads(json.dumps(answer)) in [json.loads(json.dumps(choice)) for choice in ask.answers.values()]
         assert bool(ask.item_id) == (name != "question")

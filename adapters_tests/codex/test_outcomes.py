@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapters.codex.frames import TurnEnded
 from adapters.codex.outcomes import Outcome, outcome_of
+from adapters.codex.server.signals import TurnEnded
 
 
 def failed(message: str, info: Any = "other", status: str = "failed") -> TurnEnded:

@@ -10,12 +10,13 @@ import pytest
 
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import AvailableCommand, McpServerStdio
-from adapters.codex import commands, threads
-from adapters.codex.frames import Item, ItemClosed, ItemOpened, TurnEnded, TurnStarted
-from adapters.codex.servers import choose_keys
-from adapters.codex.steps import Look
+from adapters.codex import commands
+from adapters.codex.mcp_servers import choose_keys
+from adapters.codex.server.signals import Item, ItemClosed, ItemOpened, TurnEnded, TurnStarted
+from adapters.codex.thread import requests
+from adapters.codex.turn_types import Look
 from adapters.codex.turns import Turns
-from adapters.core.runtime import PromptFailed, SessionSetup, WorkEnded, WorkStarted
+from adapters.core.port import PromptFailed, SessionSetup, WorkEnded, WorkStarted
 from adapters.core.server_keys import name_of
 from adapters_tests.codex.driving import rig
 
@@ -71,6 +72,6 @@ def test_servers_keep_names_of_their_own() -> None:
     keys = choose_keys(servers, {})
     assert list(keys.values()) == servers
     assert [name_of(key) for key in keys] == [server.name for server in servers]
-    params = threads.start_params(SessionSetup("/", (), tuple(servers)), keys=keys)
+    params = requests.start_params(SessionSetup("/", (), tuple(servers)), keys=keys)
     assert list(params["config"]["mcp_servers"]) == list(keys)
     assert all(re.fullmatch(r"[a-zA-Z0-9_:@/.-]+", key) for key in keys), "what Codex 0.163.0 takes as a name"

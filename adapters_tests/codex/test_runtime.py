@@ -12,12 +12,13 @@ import pytest
 
 from adapters.acp.errors import InternalError, InvalidParams, ResourceNotFound
 from adapters.acp.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
-from adapters.codex import appserver, locks, thread
-from adapters.codex.environment import TESTED
+from adapters.codex.mcp_servers import choose_keys
 from adapters.codex.runtime import CodexRuntime
-from adapters.codex.servers import choose_keys
-from adapters.codex.threads import is_thread_id, start_params
-from adapters.core.runtime import PromptInserted, SessionSetup
+from adapters.codex.server import process
+from adapters.codex.server.program import TESTED
+from adapters.codex.thread import loaded, lock_holder
+from adapters.codex.thread.requests import is_thread_id, start_params
+from adapters.core.port import PromptInserted, SessionSetup
 from adapters_tests.codex.driving import (
     BOUND,
     Fake,
@@ -194,7 +195,7 @@ async def test_another_holder_that_goes_away(tmp_path: Path) -> None:
 
 async def test_another_holder_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D6: bounded, then an error that says so and what to do."""
-    monkeypatch.setattr(thread, "_HELD_BOUND", 0.2)
+    monkeypatch.setattr(loaded, "_HELD_BOUND", 0.2)
     handler = refusing(f"thread {T} already has an active writer")
     async with rig(tmp_path, lambda fake: fake.answers.update({"thread/resume": handler})) as made:
         with pytest.raises(InternalError, match="Another Codex has this session open") as caught:
@@ -386,14 +387,14 @@ async def test_the_holder_is_named(tmp_path: Path) -> None:
     folder.mkdir()
     lock = folder / f"{T}.lock"
     lock.touch()
-    assert locks.holder_of(tmp_path, T) is None
-    assert locks.holder_of(tmp_path, "another") is None
+    assert lock_holder.holder_of(tmp_path, T) is None
+    assert lock_holder.holder_of(tmp_path, "another") is None
     take = f"f = open({str(lock)!r}); fcntl.flock(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
     program = f"import fcntl, sys; {take}"
     async with await anyio.open_process(["python3", "-c", program]) as process:
         assert process.stdout is not None
         await process.stdout.receive()
-        holder = locks.holder_of(tmp_path, T)
+        holder = lock_holder.holder_of(tmp_path, T)
         assert holder is not None
         assert (holder.pid, holder.parent) == (process.pid, os.getpid())
         process.kill()
@@ -439,8 +440,8 @@ async def test_opening_and_closing_at_once(tmp_path: Path) -> None:
 
 async def test_a_process_that_does_not_want_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Known faults: deaf to the end of its input and to TERM: killed, within a bound."""
-    monkeypatch.setattr(appserver, "_EOF_BOUND", 0.1)
-    monkeypatch.setattr(appserver, "_TERM_BOUND", 0.1)
+    monkeypatch.setattr(process, "_EOF_BOUND", 0.1)
+    monkeypatch.setattr(process, "_TERM_BOUND", 0.1)
 
     def stubborn(fake: Fake) -> None:
         fake.polite = False

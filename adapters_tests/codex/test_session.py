@@ -11,9 +11,9 @@ import pytest
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.acp.schema import McpServerHttp
-from adapters.codex import evidence, session, stopping
+from adapters.codex import evidence, interrupts, session
 from adapters.codex.session import CodexSession
-from adapters.core.runtime import (
+from adapters.core.port import (
     Output,
     PermissionRequested,
     PermissionWithdrawn,
@@ -577,7 +577,7 @@ async def test_an_interrupt_ends_the_commands_of_the_turn(tmp_path: Path) -> Non
 
 async def test_commands_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D7: a bound; their late end says nothing new."""
-    monkeypatch.setattr(stopping, "_COMMANDS_BOUND", 0.05)
+    monkeypatch.setattr(interrupts, "_COMMANDS_BOUND", 0.05)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
@@ -595,7 +595,7 @@ async def test_commands_that_do_not_end(tmp_path: Path, monkeypatch: pytest.Monk
 
 async def test_a_refused_interrupt_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 5: before the turn has begun inside, it is refused and the turn would run on."""
-    monkeypatch.setattr(stopping, "_AGAIN", 0.02)
+    monkeypatch.setattr(interrupts, "_AGAIN", 0.02)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
@@ -609,7 +609,7 @@ async def test_a_refused_interrupt_is_asked_for_again(tmp_path: Path, monkeypatc
 
 async def test_a_turn_that_ignores_its_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trap 6, known faults: one interrupt, a bound, then the process is ended; the session lives on."""
-    monkeypatch.setattr(stopping, "INTERRUPT_BOUND", 0.2)
+    monkeypatch.setattr(interrupts, "INTERRUPT_BOUND", 0.2)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
@@ -970,7 +970,7 @@ async def test_a_slow_client_slows_codex_and_is_no_reason_to_end_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Back-pressure: while nobody reads, silence means nothing and no bound runs out."""
-    monkeypatch.setattr(stopping, "INTERRUPT_BOUND", 0.2)
+    monkeypatch.setattr(interrupts, "INTERRUPT_BOUND", 0.2)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)

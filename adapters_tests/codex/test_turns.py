@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.acp.errors import InternalError, InvalidParams
-from adapters.codex.frames import Answered, Item, ItemClosed, ItemOpened, Retrying, TurnEnded, TurnStarted
-from adapters.codex.steps import (
+from adapters.codex.server.signals import Answered, Item, ItemClosed, ItemOpened, Retrying, TurnEnded, TurnStarted
+from adapters.codex.turn_types import (
     Compact,
     Confirm,
     Continue,
@@ -26,7 +26,7 @@ from adapters.codex.steps import (
     Steer,
 )
 from adapters.codex.turns import Turns
-from adapters.core.runtime import (
+from adapters.core.port import (
     PromptFailed,
     PromptInserted,
     PromptLiveOnly,

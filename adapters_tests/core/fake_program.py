@@ -20,7 +20,7 @@ from anyio.abc import SocketStream, TaskGroup
 
 from adapters.acp.framing import LineDecoder, encode
 from adapters.acp.schema import TextBlock, dump
-from adapters.core.runtime import Event, Output, SessionSetup
+from adapters.core.port import Event, Output, SessionSetup
 from adapters.scripted.home import work_folder
 
 BOUND = 15.0

@@ -14,9 +14,9 @@ from adapters.acp.rpc import Transport
 from adapters.acp.schema import ToolCallUpdate
 from adapters.acp.stdio import StdioTransport
 from adapters.client.client import Client
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.front import AgentInfo, Server, serve
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters_tests.schema import validate_agent_message
 
 CWD = "/"

@@ -22,9 +22,9 @@ from adapters.client import permissions
 from adapters.client.calls import PromptCall
 from adapters.client.client import Client
 from adapters.client.record import ConnectionLostError
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.front import AgentInfo, Server, serve
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession
 from adapters.core.submissions import derived_id
 from adapters_tests.core.rig import CWD
 from adapters_tests.schema import validate_agent_message

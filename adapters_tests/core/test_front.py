@@ -17,8 +17,8 @@ from adapters.acp.framing import encode
 from adapters.acp.memory import MemoryTransport, memory_pair
 from adapters.core import agent, front
 from adapters.core.front import AgentInfo, Peer, Server, serve
-from adapters.core.runtime import Features, Runtime
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime
+from adapters.core.port import Features, Runtime
 
 pytestmark = pytest.mark.anyio
 

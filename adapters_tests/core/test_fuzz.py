@@ -22,7 +22,7 @@ from adapters.acp.framing import encode
 from adapters.acp.schema import parse_params
 from adapters.client.calls import Call
 from adapters.core.front import AgentInfo, serve
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime
 from adapters_tests.acp.wire import RawPeer, link
 from adapters_tests.core.rig import CWD, outcome, rig
 from adapters_tests.schema import methods, schema, validate_agent_message

@@ -12,8 +12,8 @@ import pytest
 from adapters.acp.errors import AcpError, AuthRequired, InternalError
 from adapters.client.calls import PromptCall
 from adapters.client.record import ConnectionLostError
-from adapters.core.runtime import PromptLiveOnly, ReadyChanged
-from adapters.core.scripted_runtime import Store
+from adapters.core.memory_runtime import Store
+from adapters.core.port import PromptLiveOnly, ReadyChanged
 from adapters.core.submissions import derived_id
 from adapters_tests.core.rig import CWD, outcome, rig
 

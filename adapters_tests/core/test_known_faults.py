@@ -8,7 +8,7 @@ import anyio
 import pytest
 
 from adapters.acp.errors import AcpError
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters_tests.core.rig import CWD, outcome, rig
 from adapters_tests.core.test_lifecycle import states
 

@@ -13,7 +13,7 @@ from adapters.acp.schema import AgentMessageChunk, TextBlock, ToolCallUpdate
 from adapters.client import permissions
 from adapters.client.client import Client
 from adapters.client.view import SessionView
-from adapters.core.scripted_runtime import ScriptedSession, Store
+from adapters.core.memory_runtime import ScriptedSession, Store
 from adapters_tests.core.rig import CWD, Rig, outcome, question, rig
 
 pytestmark = pytest.mark.anyio

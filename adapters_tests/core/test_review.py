@@ -22,9 +22,9 @@ from adapters.acp.schema import (
     ToolCallUpdate,
 )
 from adapters.client.client import Client
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.front import AgentInfo, serve
-from adapters.core.scripted_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
+from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters.core.submissions import derived_id
 from adapters_tests.core.rig import CWD, outcome, question, rig
 

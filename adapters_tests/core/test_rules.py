@@ -10,9 +10,9 @@ import pytest
 from adapters.acp.errors import AcpError
 from adapters.acp.schema import TextBlock, ToolCallUpdate, UsageUpdate
 from adapters.client import permissions
-from adapters.core import runtime as port
+from adapters.core import port
 from adapters.core.foreground import State
-from adapters.core.scripted_runtime import Store
+from adapters.core.memory_runtime import Store
 from adapters.core.submissions import derived_id
 from adapters_tests.core.rig import CWD, outcome, rig
 

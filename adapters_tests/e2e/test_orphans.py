@@ -50,23 +50,23 @@ async def test_tools_that_do_not_want_to_end(rig: Rig, text: str, how: str) -> N
 
 
 @pytest.mark.parametrize("how", ["eof", "term", "kill"])
-async def test_tools_that_do_not_want_to_end_when_the_guardian_was_killed(rig: Rig, text: str, how: str) -> None:
+async def test_tools_that_do_not_want_to_end_when_the_reaper_was_killed(rig: Rig, text: str, how: str) -> None:
     """D6: an agent that ends in order needs none, at once or later; one that is killed has another."""
     async with stubborn(rig, text) as link:
-        killed = guardian_of(link.process.pid)
+        killed = reaper_of(link.process.pid)
         os.kill(killed, signal.SIGKILL)
         if how == "kill":
-            await wait_for(lambda: guardian_of(link.process.pid) not in (0, killed), 10, "there is another one")
-            await wait_for(lambda: "acp-adapters: guardian lost" in link.process.stderr, 5, "it is told")
+            await wait_for(lambda: reaper_of(link.process.pid) not in (0, killed), 10, "there is another one")
+            await wait_for(lambda: "acp-adapters: reaper lost" in link.process.stderr, 5, "it is told")
         await stop(link, how)
         await gone(link, how)
 
 
 @pytest.mark.parametrize("how", ["eof", "term"])
-async def test_a_stopped_guardian_holds_up_no_end(rig: Rig, text: str, how: str) -> None:
+async def test_a_stopped_reaper_holds_up_no_end(rig: Rig, text: str, how: str) -> None:
     """D6: it is not waited for, and it goes too."""
     async with stubborn(rig, text) as link:
-        stopped = guardian_of(link.process.pid)
+        stopped = reaper_of(link.process.pid)
         os.kill(stopped, signal.SIGSTOP)
         await stop(link, how)
         await gone(link, how)
@@ -74,12 +74,12 @@ async def test_a_stopped_guardian_holds_up_no_end(rig: Rig, text: str, how: str)
             os.kill(stopped, 0)
 
 
-def guardian_of(agent: int) -> int:
-    """The guardian of this agent, once it is a program of its own; 0 before."""
+def reaper_of(agent: int) -> int:
+    """The reaper of this agent, once it is a program of its own; 0 before."""
     for entry in Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
-            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1] if b"guardian.py" in command else ""
+            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1] if b"reaper_main.py" in command else ""
         except OSError:
             continue
         if parent == str(agent):

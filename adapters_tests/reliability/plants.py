@@ -92,7 +92,7 @@ PLANTS: dict[str, Plant] = {
                 "self._store = _stores.setdefault(session_id, Store(session_id, find))",
             ),
             Change(
-                "claude/store.py",
+                "claude/stored_watch.py",
                 "            self._unexplained |= unannounced\n",
                 "            self._unexplained |= unannounced\n            self.refresh = anyio.lowlevel.checkpoint\n",
             ),
@@ -103,14 +103,14 @@ PLANTS: dict[str, Plant] = {
     ),
     "a stale cache of Codex": Plant(
         (
-            Change("codex/thread.py", "_TRIES: Final = 3", "_histories = {}\n_TRIES: Final = 3"),
+            Change("codex/thread/loaded.py", "_TRIES: Final = 3", "_histories = {}\n_TRIES: Final = 3"),
             Change(
-                "codex/thread.py",
+                "codex/thread/loaded.py",
                 "self.history = History(thread_id, host.home)",
                 "self.history = _histories.setdefault(thread_id, History(thread_id, host.home))",
             ),
             Change(
-                "codex/history.py",
+                "codex/thread/history.py",
                 "        self.doubt()\n        self.unwritten = False\n        self._seen.clear()",
                 "        return",
             ),
@@ -121,9 +121,9 @@ PLANTS: dict[str, Plant] = {
     ),
     "no orphan stop": Plant(
         (
-            Change("claude/orphans.py", "for orphan in find_orphans(folder, session_id):", "for orphan in ():"),
-            Change("claude/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
-            Change("guard.py", "if not sys.executable or not _can_look():", "if True:"),
+            Change("claude/cli/orphans.py", "for orphan in find_orphans(folder, session_id):", "for orphan in ():"),
+            Change("claude/cli/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
+            Change("reaper.py", "if not sys.executable or not _can_look():", "if True:"),
         ),
         "submit_tool tool_runs submit queued kill_agent resend_last answered release orphans_end settle",
         "stored 2 times",
@@ -132,12 +132,12 @@ PLANTS: dict[str, Plant] = {
     "one witness": Plant(
         (
             Change(
-                "codex/history.py",
+                "codex/thread/history.py",
                 "        where = self._filed.where(message_id)\n        if message_id in self._listed:",
                 "        return message_id in self._listed\n        if message_id in self._listed:",
             ),
             Change(
-                "codex/history.py",
+                "codex/thread/history.py",
                 "        return listed if listed is await self.is_in_file(message_id) else None",
                 "        return listed",
             ),
@@ -163,7 +163,7 @@ PLANTS: dict[str, Plant] = {
     "a move as a side effect": Plant(
         (
             Change(
-                "codex/thread.py",
+                "codex/thread/loaded.py",
                 """        answer = await server.request("thread/unsubscribe", {"threadId": self.thread_id}, bound=bound)
 """,
                 """        await server.request("thread/archive", {"threadId": self.thread_id}, bound=bound)
@@ -179,7 +179,7 @@ PLANTS: dict[str, Plant] = {
     "the newest file": Plant(
         (
             Change(
-                "claude/places.py",
+                "claude/stored/session_files.py",
                 "    ours = [path for path in found if own.is_at(str(path.parent))]\n",
                 "    ours = sorted(found, key=lambda path: path.stat().st_mtime)[-1:]\n",
             ),
@@ -190,7 +190,7 @@ PLANTS: dict[str, Plant] = {
         "copies",
     ),
     "a lock out of sight": Plant(
-        (Change("claude/launch.py", "[self.folder, *([beside] if beside else [])]", "[self.folder]"),),
+        (Change("claude/cli/launch.py", "[self.folder, *([beside] if beside else [])]", "[self.folder]"),),
         "submit_tool tool_runs rival_elsewhere release settle",
         "an agent elsewhere got the session although it is active",
         ("claude",),
@@ -199,7 +199,7 @@ PLANTS: dict[str, Plant] = {
     "a filter that trusts names": Plant(
         (
             Change(
-                "claude/transcript.py",
+                "claude/stored/transcript.py",
                 """        if b'"mergedSendUuids"' in line or _TOOLS_RESULT.match(line) is None:
             return True
         return _NEXT_IN_LIST.search(line) is not None  # perhaps what the user says beside the result
@@ -216,7 +216,7 @@ PLANTS: dict[str, Plant] = {
     "stripped edges": Plant(
         (
             Change(
-                "claude/prompts.py",
+                "claude/stored/content.py",
                 '    texts = [index for index, block in enumerate(content) if block.get("type") == "text"]\n    if not texts:',
                 "    texts: list[int] = []\n    if not texts:",
             ),
@@ -229,7 +229,9 @@ PLANTS: dict[str, Plant] = {
     "another folder for the child": Plant(
         (
             Change(
-                "claude/folder.py", "kept[VARIABLE] = os.path.normpath(chosen)", "kept[VARIABLE] = environ[VARIABLE]"
+                "claude/cli/config_dir.py",
+                "kept[VARIABLE] = os.path.normpath(chosen)",
+                "kept[VARIABLE] = environ[VARIABLE]",
             ),
         ),
         "submit answered",
@@ -237,18 +239,18 @@ PLANTS: dict[str, Plant] = {
         ("claude",),
         "a relative folder",
     ),
-    "no other guardian": Plant(
+    "no other reaper": Plant(
         (
             Change(
-                "guard.py",
+                "reaper.py",
                 "            lost = await self._run()\n",
                 "            lost = await self._run()\n            return\n",
             ),
         ),
-        " ".join(4 * ["stubborn_tool kill_without_guardian"]),
+        " ".join(4 * ["stubborn_tool kill_without_reaper"]),
         "left behind by an agent that has ended",
         ("claude",),  # Codex ends its commands itself when its agent dies
-        world="guardian",
+        world="reaper",
     ),
     "a log that can fail": Plant(
         (

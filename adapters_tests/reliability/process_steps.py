@@ -1,4 +1,4 @@
-"""Steps around the agent as a process: where its stderr goes, its guardian, tools that do not want to end.
+"""Steps around the agent as a process: where its stderr goes, its reaper, tools that do not want to end.
 
 Owns how each is done.
 """
@@ -19,7 +19,7 @@ from adapters_tests.e2e.rig import Tool
 from adapters_tests.reliability.steps import Steps
 
 _RESPAWNED = 3.0
-"""Seconds in which an agent may have another guardian when its own was killed."""
+"""Seconds in which an agent may have another reaper when its own was killed."""
 
 _LIVES = 6.0
 """Seconds between two kills: an agent that loses them faster waits longer and longer with the next."""
@@ -41,7 +41,7 @@ _STDERR = ("2>&-", "2>/dev/full", "2>unread", "2>/dev/null")
 class ProcessSteps(Steps):
     """The steps, by name."""
 
-    guardian_killed = -math.inf
+    reaper_killed = -math.inf
 
     # --- stderr --------------------------------------------------------------------------------------------------------
 
@@ -63,28 +63,28 @@ class ProcessSteps(Steps):
         for line in self.random.sample((b"no json", b"[]", b'{"jsonrpc":"2.0"}', b"\xff\xfe", b'"text"'), 2):
             await self.link.client.send_line(line)
 
-    # --- the guardian --------------------------------------------------------------------------------------------------
+    # --- the reaper --------------------------------------------------------------------------------------------------
 
-    def guardians(self) -> list[int]:
-        """The guardians of the present agent: they carry no home, so they are found by their parent."""
+    def reapers(self) -> list[int]:
+        """The reapers of the present agent: they carry no home, so they are found by their parent."""
         found: list[int] = []
         for entry in Path("/proc").iterdir():
             with suppress(OSError, ValueError, IndexError):
                 parent = int((entry / "stat").read_text().rpartition(") ")[2].split()[1])
-                if parent == self.link.process.pid and b"guardian.py" in (entry / "cmdline").read_bytes():
+                if parent == self.link.process.pid and b"reaper_main.py" in (entry / "cmdline").read_bytes():
                     found.append(int(entry.name))
         return found
 
-    async def kill_guardian(self) -> None:
+    async def kill_reaper(self) -> None:
         """And nothing else: the agent has another one, at once unless it has lost one a moment ago."""
-        if time.monotonic() - self.guardian_killed < _LIVES:
+        if time.monotonic() - self.reaper_killed < _LIVES:
             return
-        self._kill_guardians()
-        await wait_for(lambda: bool(self.guardians()), _RESPAWNED, "another guardian")
+        self._kill_reapers()
+        await wait_for(lambda: bool(self.reapers()), _RESPAWNED, "another reaper")
 
-    def _kill_guardians(self) -> None:
-        self.guardian_killed = time.monotonic()
-        for pid in self.guardians():
+    def _kill_reapers(self) -> None:
+        self.reaper_killed = time.monotonic()
+        for pid in self.reapers():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
@@ -103,26 +103,26 @@ class ProcessSteps(Steps):
             with suppress(AssertionError):  # Codex ends what a command has left, perhaps before it has begun
                 await made.tool.started(3)
 
-    async def kill_without_guardian(self) -> None:
-        """Not random: the agent is killed some time after its guardian."""
-        killed = set(self.guardians())
-        self._kill_guardians()
+    async def kill_without_reaper(self) -> None:
+        """Not random: the agent is killed some time after its reaper."""
+        killed = set(self.reapers())
+        self._kill_reapers()
         with suppress(AssertionError):
-            await wait_for(lambda: bool(set(self.guardians()) - killed), _RESPAWNED, "another guardian")
+            await wait_for(lambda: bool(set(self.reapers()) - killed), _RESPAWNED, "another reaper")
         self.link.process.kill()
         await self.link.process.wait()
         await self._require_nothing()
         await self._next_agent()
 
     async def nothing_left(self) -> None:
-        """The agent ends in order or is killed, with its guardian dead or not: nothing that it has started lives on."""
+        """The agent ends in order or is killed, with its reaper dead or not: nothing that it has started lives on."""
         how = self.random.choice(("end", "end without", "kill", "kill with another"))
         if how == "end without":
-            self._kill_guardians()
+            self._kill_reapers()
         elif how == "kill with another":
-            await self.kill_guardian()
-        if how.startswith("kill") and self.guardians():
-            self.link.process.kill()  # that leaves it all to the guardian
+            await self.kill_reaper()
+        if how.startswith("kill") and self.reapers():
+            self.link.process.kill()  # that leaves it all to the reaper
         await self.link.process.end()
         await self._require_nothing()
         await self._next_agent()

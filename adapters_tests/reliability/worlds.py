@@ -82,9 +82,9 @@ WORLDS: dict[str, World] = {
         {"garbage": 10, "end_agent": 4, "kill_agent": 4},
         odd_stderr=True,
     ),
-    "guardian": World(
-        "The guardian is killed, and tools will not end by TERM or have left their group.",
-        {"kill_guardian": 4, "stubborn_tool": 6, "nothing_left": 8},
+    "reaper": World(
+        "The reaper is killed, and tools will not end by TERM or have left their group.",
+        {"kill_reaper": 4, "stubborn_tool": 6, "nothing_left": 8},
     ),
 }  # fmt: skip
 """The worlds by their names."""

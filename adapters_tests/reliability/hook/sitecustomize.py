@@ -275,7 +275,7 @@ def _patch_runtime(fault: Fault) -> None:
         if kind.startswith(("eio", "enospc")):
             raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         popen(self, args, *rest, **more)
-        if not any("guardian" in str(word) for word in args):  # the agent's own helper
+        if not any("reaper" in str(word) for word in args):  # the agent's own helper
             fault.runtimes.append(self.pid)
 
     subprocess.Popen.__init__ = spawn  # type: ignore[method-assign]

@@ -1,0 +1,1 @@
+"""Claude Code as a program: how it is found, started, spoken to and ended, and who may use a session."""

@@ -1,0 +1,162 @@
+"""Starting Claude Code on a session: files it needs, the record of it, and where its stored session is.
+
+Owns the files beside a session's lock. Knows no turn and no frame but the first answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from adapters.acp.errors import AcpError, InternalError
+from adapters.acp.framing import encode
+from adapters.claude.cli import orphans, program
+from adapters.claude.cli.config_dir import config_dir
+from adapters.claude.cli.lock import SessionLocks, lock_in_all
+from adapters.claude.cli.process import ClaudeProcess, ControlError, spawn
+from adapters.claude.cli.state_dir import lock_folder, private_file
+from adapters.claude.stored.session_files import Files, find_files
+from adapters.core.port import SessionSetup
+from adapters.driver.file_calls import in_thread, in_thread_without, stat
+from adapters.driver.version import lacking, version_of
+
+INITIALIZE_BOUND: Final = 20.0
+"""Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
+_READING: Final = 4_000_000
+"""Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s, 16 s at load 12."""
+
+_OURS: Final = re.compile(r"\.?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
+"""Files of one session in the state folder, drafts included: what a killed agent leaves of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    """How sessions of this process are started."""
+
+    environ: Mapping[str, str]
+    folder: Path
+    """The state folder."""
+
+    @property
+    def plans(self) -> Path:
+        """Where Claude Code keeps the plans of all sessions."""
+        return config_dir(self.environ) / "plans"
+
+    async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
+        """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
+        beside = await in_thread(partial(lock_folder, config_dir(self.environ)))
+        return await lock_in_all([self.folder, *([beside] if beside else [])], session_id, bound=bound)
+
+    def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
+        """The files of the stored session, none when there is none (yet). Blocks; raises as `find_files`."""
+        return find_files(config_dir(self.environ), session_id, cwd, made_here=made_here)
+
+    def _stored_size(self, session_id: str, cwd: str) -> int:
+        try:
+            path = self.files(session_id, cwd).used
+            return stat(path).st_size if path else 0
+        except OSError:
+            return 0
+
+    async def spawn(self, session_id: str, setup: SessionSetup, *, resume: bool) -> ClaudeProcess:
+        """Start the process; the caller runs it, and calls `initialize`.
+
+        Raises `InternalError` when it cannot be started.
+        """
+        found = program.find_claude(self.environ)
+        if found is None:
+            raise InternalError(program.missing_text(self.environ))
+        mcp_config = self._mcp_file(session_id) if setup.mcp_servers else None
+        argv = program.arguments(session_id, setup, resume=resume, mcp_config=mcp_config)
+        env = program.child_environment(self.environ, session_id, setup.cwd)
+        env[program.AGENT] = orphans.agent_mark()
+        try:
+            if mcp_config:
+                servers = program.mcp_configuration(setup.mcp_servers)
+                await in_thread(partial(private_file, mcp_config, encode(servers)))
+            process = await spawn([str(found.path), *argv], cwd=setup.cwd, env=env)
+        except (OSError, ValueError) as error:  # ValueError: a NUL in the environment or in a path
+            self._remove_mcp_file(session_id)
+            reason = error.strerror if isinstance(error, OSError) else None
+            what = f"Claude Code cannot be started in {setup.cwd}: {reason or 'its environment is malformed'}."
+            raise InternalError(what) from None
+        with suppress(OSError):  # without it the mark finds the process, too
+            orphans.record(self.folder, session_id, process.pid)
+        return process
+
+    async def initialize(self, process: ClaudeProcess, session_id: str, cwd: str, *, resume: bool) -> Mapping[str, Any]:
+        """Wait until the CLI is ready; its answer. Raises `AcpError` that says why it is not; the caller stops it then."""
+        history = await in_thread_without(partial(self._stored_size, session_id, cwd)) if resume else 0
+        try:
+            return await process.request("initialize", bound=INITIALIZE_BOUND + history / _READING, hooks=None)
+        except ControlError as error:
+            if refused := process.refused:
+                raise await self._lacking(refused, process.exit_code) from None
+            said = process.last_words
+            reason = f"it says: {said}" if said else f"{error}, and it says nothing"
+            raise start_error(reason, process.exit_code) from None
+        finally:
+            self._remove_mcp_file(session_id)
+
+    async def _lacking(self, refused: str, exit_code: int | None) -> AcpError:
+        """It refuses our arguments: how it is called, and which one would take them."""
+        found = program.find_claude(self.environ)
+        version = await version_of(found.path, self.environ) if found else ""
+        text = lacking("Claude Code", version, program.TESTED, refused)
+        return InternalError(f"Claude Code does not start: {text}.", _start_data(exit_code))
+
+    async def end_predecessors(self, session_id: str) -> None:
+        """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
+        self._remove_mcp_file(session_id)
+        await orphans.end_orphans(self.folder, session_id)
+
+    def gone(self, session_id: str) -> None:
+        """The process of the session is gone."""
+        orphans.forget(self.folder, session_id)
+
+    def _mcp_file(self, session_id: str) -> Path:
+        return self.folder / f"{session_id}.mcp.json"
+
+    def _remove_mcp_file(self, session_id: str) -> None:
+        with suppress(OSError):
+            self._mcp_file(session_id).unlink()
+
+    def left_sessions(self) -> set[str]:
+        """Sessions with files in the state folder: they are active right now, or their agent was killed."""
+        with suppress(OSError):
+            return {found[1] for path in self.folder.iterdir() if (found := _OURS.fullmatch(path.name))}
+        return set()
+
+    async def clear_left(self, session_id: str) -> None:
+        """End what a killed agent left of a session, processes and files. The caller holds the session's lock, and releases it.
+
+        Raises `AcpError` when a process does not end.
+        """
+        files = [
+            path for path in self.folder.iterdir() if (found := _OURS.fullmatch(path.name)) and found[1] == session_id
+        ]
+        for path in files:
+            if ".mcp." in path.name:  # secrets first
+                path.unlink(missing_ok=True)
+        if any(".runtime." in path.name for path in files):
+            await orphans.end_orphans(self.folder, session_id)
+        for path in files:
+            if path.suffix != ".lock":
+                path.unlink(missing_ok=True)
+
+
+def start_error(reason: str, exit_code: int | None) -> AcpError:
+    """Claude Code is there and does not start."""
+    return InternalError(
+        f"Claude Code does not start ({reason}): run `claude` in a terminal to see what it needs.",
+        _start_data(exit_code),
+    )
+
+
+def _start_data(exit_code: int | None) -> dict[str, Any]:
+    return {"category": "start", **({} if exit_code is None else {"exitCode": exit_code})}

@@ -1,0 +1,149 @@
+"""Claude Code processes that outlived their agent: found by what is ours about them, ended, and waited for (D6, ADP-15).
+
+After `kill -9` of an agent its Claude Code goes on to the end of the turn, and can store a prompt after a successor has looked.
+Owns the record of the process that serves a session, the proof that its agent is dead, and how a process is ended for sure. Works
+only under the session's lock. Never touches a `claude` that the user started: that has neither our mark nor our record. Never
+touches one whose agent may live: agents with another configuration, state folder or container can have a session of this name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import anyio
+
+from adapters.acp.errors import InternalError
+from adapters.acp.shapes import as_count, as_mapping
+from adapters.claude.cli.program import AGENT, MARK
+from adapters.claude.cli.state_dir import private_file
+from adapters.driver import procfs
+from adapters.driver.procfs import Process
+from adapters.log import log
+
+_TERM_BOUND: Final = 0.5
+"""Seconds from TERM to KILL. Measured: a process whose agent is dead takes 2 to 3 s to end by TERM alone."""
+_KILL_BOUND: Final = 3.0
+"""Seconds from KILL until the process must be gone; longer only in uninterruptible sleep."""
+_LOOK_EVERY: Final = 0.01
+
+
+def record(folder: Path, session_id: str, pid: int) -> None:
+    """Note which process serves the session. Raises `OSError`."""
+    private_file(_file(folder, session_id), json.dumps({"pid": pid, "start": procfs.start_time(pid)}).encode())
+
+
+def forget(folder: Path, session_id: str) -> None:
+    """The process of the session is gone."""
+    with suppress(OSError):
+        _file(folder, session_id).unlink()
+
+
+async def end_orphans(folder: Path, session_id: str) -> None:
+    """End what serves the session from before, with its children; return when it is gone.
+
+    Raises `InternalError` when it does not go: then nobody can say what the stored session will hold.
+    """
+    for orphan in find_orphans(folder, session_id):
+        log("ending a Claude Code left behind by another agent", session=session_id, pid=orphan.pid)
+        await end([orphan, *procfs.family(orphan.pid)])
+        if orphan.alive:
+            raise InternalError(
+                f"Process {orphan.pid} still works on session {session_id} and does not end: end it first."
+            )
+    forget(folder, session_id)
+
+
+def find_orphans(folder: Path, session_id: str) -> list[Process]:
+    """Living Claude Codes of ours on this session whose agent is dead for certain.
+
+    They have the session id as an argument. Either the record names them: who wrote it held the lock that the caller holds now.
+    Or they are marked, and the agent that they name has ended.
+    """
+    recorded: tuple[int, int] | None = None
+    with suppress(OSError, ValueError):
+        entry = as_mapping(json.loads(_file(folder, session_id).read_bytes()))
+        recorded = as_count(entry.get("pid")), as_count(entry.get("start"))
+    found: list[Process] = []
+    for process in procfs.everybody():
+        if process.pid == os.getpid() or not _serves(process.pid, session_id):
+            continue
+        if (process.pid, process.start) == recorded or (
+            procfs.has_variable(process.pid, MARK, session_id) and _agent_is_dead(process.pid)
+        ):
+            found.append(process)
+    return found
+
+
+def agent_mark() -> str:
+    """What a process of ours is told of its agent, for whoever finds it: pid and start time."""
+    return f"{os.getpid()}:{procfs.start_time(os.getpid())}"
+
+
+def _agent_is_dead(pid: int) -> bool:
+    """Whether the agent that started the process has ended; False where nobody can say, as between containers."""
+    agent, _, start = (procfs.variable(pid, AGENT) or "").partition(":")
+    if not (agent.isdecimal() and start.isdecimal()):
+        return False
+    namespace = procfs.pid_namespace(pid)
+    return (
+        bool(namespace)
+        and namespace == procfs.pid_namespace(os.getpid())
+        and procfs.start_time(int(agent)) != int(start)
+    )
+
+
+async def end_marked(session_id: str) -> None:
+    """End what a Claude Code that died by itself left running of the session: its tools and their children."""
+    marked = [process for process in procfs.everybody() if procfs.has_variable(process.pid, MARK, session_id)]
+    if marked:
+        await end(marked)
+
+
+def _serves(pid: int, session_id: str) -> bool:
+    wanted = {f"--session-id={session_id}".encode(), f"--resume={session_id}".encode()}
+    return not wanted.isdisjoint(procfs.command_line(pid))
+
+
+async def end(processes: Iterable[Process], *, term_bound: float = _TERM_BOUND) -> None:
+    """TERM, then KILL, each with the process group where it leads one; return when all are gone or the bound is over."""
+    left = _send(processes, signal.SIGTERM)
+    with anyio.move_on_after(term_bound):
+        left = await gone(left)
+    await kill(left)
+
+
+async def kill(processes: Iterable[Process]) -> None:
+    """KILL at once; return when all are gone or the bound is over."""
+    left = _send(processes, signal.SIGKILL)
+    with anyio.move_on_after(_KILL_BOUND):
+        await gone(left)
+
+
+def _send(processes: Iterable[Process], number: signal.Signals) -> list[Process]:
+    """Signal those that still live, and give them."""
+    living = [process for process in processes if process.alive]
+    for process in living:
+        with suppress(ProcessLookupError, PermissionError):
+            if process.group == process.pid:
+                os.killpg(process.pid, number)
+            else:
+                os.kill(process.pid, number)
+    return living
+
+
+async def gone(processes: list[Process]) -> list[Process]:
+    """Return when none of them lives: always an empty list."""
+    # They are not our children: there is no event to wait for.
+    while processes := [process for process in processes if process.alive]:  # noqa: ASYNC110
+        await anyio.sleep(_LOOK_EVERY)
+    return processes
+
+
+def _file(folder: Path, session_id: str) -> Path:
+    return folder / f"{session_id}.runtime.json"

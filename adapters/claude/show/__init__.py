@@ -1,0 +1,1 @@
+"""What a client sees of Claude Code: its frames and entries as session updates."""

@@ -1,0 +1,219 @@
+"""A session's thread in the app-server: loaded at need, reloaded with other roots or servers, loaded again after a death.
+
+Owns where the thread is loaded and what is known of it from that moment. Knows no turn and no prompt.
+
+    state     why                                          leaves by
+    --------  -------------------------------------------  -------------------------------------------------------------
+    loaded    started here, or resumed                     lost: the app-server died; loaded: resumed again, because the
+                                                           setup changed, or because Codex answered as if it were not
+    lost      the app-server died                          loaded: at the next need; all stored ids are read again then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import anyio
+
+from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.acp.shapes import as_mapping, as_text
+from adapters.codex import mcp_servers
+from adapters.codex.server.process import AppServer, Gone, Refused, Unanswered
+from adapters.codex.server.shared import Host
+from adapters.codex.thread import archive, requests
+from adapters.codex.thread.history import History
+from adapters.codex.thread.lock_holder import holder_of
+from adapters.core.port import NOT_STORED, SessionSetup
+from adapters.driver.file_calls import in_thread, in_thread_without
+
+_HELD_BOUND: Final = 3.0
+"""Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
+_HELD_EVERY: Final = 0.1
+_SETTLE_BOUND: Final = 5.0
+_UNLOAD_BOUND: Final = 2.0
+"""Seconds for Codex to close a thread that nobody watches (measured: 23 ms)."""
+_HALF_WAY: Final = 0.2
+"""Seconds that somebody else gets who may be moving the thread into or out of the archive."""
+_TRIES: Final = 3
+"""Of loading, with a new process each time one dies over it."""
+
+
+class Thread:
+    """One thread. `is_quiet`: whether it may be reloaded now; `on_loaded` is called with each answer that describes it."""
+
+    def __init__(
+        self,
+        thread_id: str,
+        setup: SessionSetup,
+        host: Host,
+        *,
+        is_quiet: Callable[[], bool],
+        on_loaded: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self.thread_id = thread_id
+        self.setup = setup
+        self.keys: mcp_servers.Keys = {}
+        """The servers that it was loaded with."""
+        self.history = History(thread_id, host.home)
+        self.server: AppServer | None = None
+        """The app-server in which it is loaded."""
+        self.outdated = False
+        """It was loaded with other roots or servers than the setup says."""
+        self._host = host
+        self._is_quiet = is_quiet
+        self._on_loaded = on_loaded
+        self._gate = anyio.Lock()
+        """Held while it is loaded or reloaded."""
+        self._closed = anyio.Event()
+        self._doubtful = False
+        self._known = False
+        """It was loaded before: it exists."""
+
+    def started(self, server: AppServer, answer: Mapping[str, Any], keys: mcp_servers.Keys) -> None:
+        """It was made in this server, with these MCP servers; nothing of it is stored, and nobody else can know it."""
+        self.keys = keys
+        self._loaded(server, answer)
+        self.history.unwritten = self.history.complete = True
+        # A thread without a prompt dies with its process. An item of the type "other" makes Codex write the file, and is
+        # itself neither stored, nor listed, nor sent to a model (0.163.0).
+        server.post("thread/inject_items", {"threadId": self.thread_id, "items": [{"type": "other"}]})
+
+    def lost(self) -> None:
+        """The app-server is gone. Until the thread is loaded again, others may write to it."""
+        self.server = None
+        self.history.forget()
+        self.closed()
+
+    def reconfigure(self, setup: SessionSetup) -> None:
+        """Other roots and servers, from the next `load` in a quiet moment on."""
+        self.setup = setup
+        self.outdated = True
+
+    def doubt(self) -> None:
+        """Codex answered as if it were not loaded: the next `load` makes sure."""
+        self._doubtful = True
+
+    async def load(self) -> AppServer:
+        """The app-server, with the thread loaded in it. Raises `AcpError` that says why it cannot be.
+
+        `ResourceNotFound` where there is no such thread, or an error that tells of another holder (D6).
+        """
+        async with self._gate:
+            for tries in range(_TRIES, 0, -1):
+                server = await self._host.server()
+                try:
+                    await self._load_in(server)
+                except Gone as gone:
+                    if tries == 1:
+                        raise requests.failed_error("The session cannot be opened", gone) from None
+                else:
+                    return server
+        raise AssertionError  # the last try returns or raises
+
+    async def unload(self, server: AppServer, *, bound: float = _UNLOAD_BOUND) -> None:
+        """Have it closed, within `bound` seconds: others may have it then (D6). Raises `RequestFailed`.
+
+        Nothing of the store changes: Codex closes a thread that nobody watches, as soon as nothing runs in it (`ARGUMENTS`).
+        """
+        self._closed = anyio.Event()
+        answer = await server.request("thread/unsubscribe", {"threadId": self.thread_id}, bound=bound)
+        if answer.get("status") == "unsubscribed":
+            with anyio.move_on_after(bound):
+                await self._closed.wait()
+
+    def closed(self) -> None:
+        """It is not loaded any more."""
+        self._closed.set()
+
+    async def _load_in(self, server: AppServer) -> None:
+        if self.server is not server or self._doubtful:
+            await self._resume(server, rebuilt=self.server is not server)
+        elif self.outdated and self._is_quiet():
+            try:  # a thread that is loaded and watched ignores other roots and servers (0.163.0)
+                await self.unload(server)
+            except (Refused, Unanswered) as failed:
+                raise requests.failed_error("The session cannot be reloaded", failed) from None
+            await self._resume(server, rebuilt=True)
+
+    async def _resume(self, server: AppServer, *, rebuilt: bool) -> None:
+        """`rebuilt`: it is not loaded there and watched by us, so the setup of now takes effect."""
+        setup = self.setup
+        try:
+            keys = await mcp_servers.keyed(server, setup)
+        except (Refused, Unanswered) as failed:
+            raise requests.failed_error("Codex's configuration cannot be read", failed) from None
+        overrides = await in_thread_without(partial(requests.start_params, setup, self._host.home, keys))
+        params = {**overrides, "threadId": self.thread_id, "excludeTurns": True}
+
+        def loaded(answer: Mapping[str, Any]) -> None:
+            self._loaded(server, answer)
+            if rebuilt:
+                self.outdated = self.setup is not setup
+
+        if rebuilt:
+            self.keys = keys  # Codex tells of them while it still loads the thread
+        deadline = anyio.current_time() + _HELD_BOUND
+        tries = _TRIES
+        while True:
+            try:
+                await server.request("thread/resume", params, bound=requests.RESUME_BOUND, then=loaded)
+            except Refused as refused:
+                busy = requests.is_held(refused) or requests.is_closing(refused)
+                if busy and anyio.current_time() < deadline:
+                    await anyio.sleep(_HELD_EVERY)
+                elif tries and await self._is_brought_back(server, refused):
+                    tries -= 1
+                else:
+                    raise self._error(refused) from None
+            except Unanswered as silent:
+                raise requests.failed_error("The session cannot be opened", silent) from None
+            else:
+                break
+        # Behind that answer Codex sends the thread's usage. Once it has answered something else, that has come too, and
+        # belongs to what the client is told by this resume, not to what happens later (REPLAY-11).
+        with suppress(Refused, Unanswered):
+            await server.request("thread/loaded/list", {"limit": 1}, bound=_SETTLE_BOUND)
+
+    async def _is_brought_back(self, server: AppServer, refused: Refused) -> bool:
+        """Whoever resumes an archived session wants to work on it; also one that was left half-way (see `thread.archive`)."""
+        home = self._host.home
+        try:
+            if requests.is_archived(refused):
+                try:
+                    await server.request("thread/unarchive", {"threadId": self.thread_id})
+                except Refused:
+                    await anyio.sleep(_HALF_WAY)
+                    await in_thread(partial(archive.put_in, home, self.thread_id))
+                    await server.request("thread/unarchive", {"threadId": self.thread_id})
+                return True
+            if requests.is_missing(refused) and await in_thread(partial(archive.is_in, home, self.thread_id)):
+                await anyio.sleep(_HALF_WAY)
+                await in_thread(partial(archive.take_out, home, self.thread_id))
+                return True
+        except (Refused, Unanswered) as failed:
+            raise requests.failed_error("The session is archived", failed) from None
+        except OSError as error:
+            raise InternalError(f"The session is archived and cannot be moved: {error}.") from None
+        return False
+
+    def _loaded(self, server: AppServer, answer: Mapping[str, Any]) -> None:
+        """At the very moment of the answer: what Codex says next is already of the loaded thread."""
+        thread = as_mapping(answer.get("thread"))
+        self.server = server
+        self._known = True
+        self._doubtful = False
+        self.history.legacy = thread.get("historyMode") == "legacy"
+        self.history.path = as_text(thread.get("path"))
+        self._on_loaded(answer)
+
+    def _error(self, refused: Refused) -> AcpError:
+        if requests.is_held(refused):
+            return requests.held_error(holder_of(self._host.home, self.thread_id))
+        if not requests.is_missing(refused):
+            return requests.failed_error("The session cannot be opened", refused)
+        if self._known:
+            return InternalError("Codex has lost this session: start a new one.", {"category": "lost"})
+        return ResourceNotFound(self.thread_id, NOT_STORED)
