@@ -22,7 +22,9 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     TAKEN      a hook blocked it                        -          PromptFailed(reason); the id is burnt
     TAKEN      its turn ended                           CHECKING   Look("ended")
     TAKEN      withdrawn, or overdue idle               CHECKING   Look("dropped")
-    any        mirrored, or found in the stored session -          PromptInserted
+    any        mirrored, or found in the stored session -          PromptInserted; WorkStarted and WorkEnded where nothing
+                                                                   works on it and nothing will: it was dropped before it
+                                                                   was taken, or the process is gone
     CHECKING   not found: dropped or skipped, as asked  -          PromptFailed(None); the id is burnt
     CHECKING   not found: dropped or skipped, unasked   -          PromptFailed(error); the id is burnt
     CHECKING   not found: ended, aborted before output  -          PromptFailed(None); the id is burnt
@@ -97,6 +99,8 @@ class Open:
     reason: Reason = "ended"
     quiet: bool = False
     """Its turn was aborted before anything was said."""
+    taken: bool = False
+    """A turn took it in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +154,8 @@ class Turns:
         self._work: _Work | None = None
         self._burnt: set[str] = set()
         self._resets_at: float | None = None
+        self._unbegun = False
+        """The last prompt is inserted, and no turn has taken it in yet."""
 
     @property
     def working(self) -> bool:
@@ -218,7 +224,8 @@ class Turns:
         if submission is not self.open:
             return []
         if found:
-            return self._inserted()
+            effects = self._inserted()
+            return [*effects, *self._nothing("cancelled")] if submission.reason == "dropped" else effects
         if submission.stage is not Stage.CHECKING:
             return []
         if submission.reason == "ended" and not submission.quiet:
@@ -252,6 +259,8 @@ class Turns:
             interrupted = self.interrupting or self.closing
             outcome = Outcome("cancelled", interrupted=True) if interrupted else Outcome("error", error.to_wire())
             effects += self._end_work(outcome)
+        else:
+            effects += self._nothing("cancelled" if self.closing else "error", error)
         self.interrupting = False
         return effects
 
@@ -304,9 +313,11 @@ class Turns:
             effects.append(WorkStarted())
         elif self.interrupting:
             effects.append(Interrupt())
+        self._unbegun = False
         self._work.message_ids |= message_ids
         if self.open and self.open.message_id in message_ids and self.open.stage in (Stage.SENT, Stage.QUEUED):
             self.open.stage = Stage.TAKEN
+            self.open.taken = True
             effects.append(PromptTaken(self.open.message_id))
         return effects
 
@@ -356,9 +367,17 @@ class Turns:
 
     def _inserted(self) -> list[Effect]:
         assert self.open is not None  # noqa: S101 - the callers have looked
-        message_id = self.open.message_id
-        self.open = None
-        return [PromptInserted(message_id)]
+        submission, self.open = self.open, None
+        self._unbegun = not (submission.taken or self._work)
+        return [PromptInserted(submission.message_id)]
+
+    def _nothing(self, stop_reason: str, error: AcpError | None = None) -> list[Effect]:
+        """Nobody works on the inserted prompt, and nobody will."""
+        if not self._unbegun:
+            return []
+        self._unbegun = False
+        wire = error.to_wire() if error and stop_reason == "error" else None
+        return [WorkStarted(), WorkEnded(stop_reason, wire, interrupted=stop_reason == "cancelled")]
 
     def _fail(self, error: AcpError | None) -> list[Effect]:
         assert self.open is not None  # noqa: S101 - the callers have looked

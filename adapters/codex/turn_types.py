@@ -39,6 +39,8 @@ class Open:
     """The turn it was accepted into or seen in."""
     owns_turn: bool = False
     """Nothing else is in that turn: it was begun for this prompt."""
+    taken: bool = False
+    """Its user message was seen in a turn that ran."""
     unheard: bool = False
     """The process died before it answered: if nothing is stored, it may be handed to the next one."""
     resent: bool = False

@@ -24,7 +24,8 @@ The open submission (at most one, D3). Its outcome is delivered exactly once; th
     ACCEPTED, TAKEN      its turn ended without it         CHECKING   Look
     all but PREPARING    the process died                  CHECKING   Look
     all but PREPARING    withdraw                          same       Reclaim: it can only be waited for, or interrupted
-    CHECKING   looked: found                               -          PromptInserted
+    CHECKING   looked: found                               -          PromptInserted; WorkStarted and WorkEnded where no turn
+                                                                      has taken it in, and none will
     CHECKING   looked: not found, the process had died     PREPARING  once: the process may have been dead before
                before it answered
     CHECKING   looked: not found otherwise                 -          PromptFailed(None where somebody wanted that: it was
@@ -365,7 +366,7 @@ class Turns:
             return []
         submission.stage = Stage.TAKEN
         submission.turn_id = turn_id
-        return [PromptTaken(submission.message_id)]
+        return self._seen(submission)
 
     def _closed(self, turn_id: str, item: Item, *, stored: bool) -> list[Effect]:
         if item.kind == USER_MESSAGE:
@@ -375,6 +376,8 @@ class Turns:
             submission = self.open
             if not submission or not self._is_ours(item) or submission.stage in (Stage.PREPARING, Stage.CONFIRMING):
                 return effects
+            if turn and not submission.taken:
+                effects += self._seen(submission)
             if stored:
                 return [*effects, *self._inserted()]
             submission.stage = Stage.CONFIRMING
@@ -461,9 +464,18 @@ class Turns:
 
     def _inserted(self) -> list[Effect]:
         assert self.open is not None  # noqa: S101 - the callers have looked
-        message_id = self.open.message_id
-        self.open = None
-        return [PromptInserted(message_id)]
+        submission, self.open = self.open, None
+        inserted = PromptInserted(submission.message_id)
+        if submission.taken or self._turn:
+            return [inserted]
+        if submission.withdrawing or submission.unwanted or self.closing:  # nobody works on it, and nobody will
+            return [inserted, WorkStarted(), WorkEnded("cancelled", interrupted=True)]
+        reason = submission.reason or InternalError("Codex has not begun with the prompt.")
+        return [inserted, WorkStarted(), WorkEnded("error", reason.to_wire())]
+
+    def _seen(self, submission: Open) -> list[Effect]:
+        submission.taken = True
+        return [PromptTaken(submission.message_id)]
 
     def _fail(self, error: AcpError | None) -> list[Effect]:
         assert self.open is not None  # noqa: S101 - the callers have looked

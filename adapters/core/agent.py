@@ -6,7 +6,7 @@ Owns the active sessions and which connection each is active on. Knows the port;
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ import anyio
 from adapters.acp import schema
 from adapters.acp.calls import IncomingRequest
 from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, ResourceNotFound
-from adapters.core.front import Peer
+from adapters.core.peer import Peer
 from adapters.core.port import Features, Runtime, RuntimeSession, SessionSetup
 from adapters.core.prompt_errors import not_inserted
 from adapters.core.server_keys import LONGEST, spelled
@@ -27,6 +27,10 @@ _RESUME_TRIES = 3
 """How often a resume opens a session anew that others close at the same time."""
 _SHUTDOWN_BOUND = 0.2
 """Seconds that work gets to end by its interrupt when the whole agent ends: no client is there to see how it ends."""
+
+
+Method = Callable[[Peer, IncomingRequest, str, Mapping[str, Any]], None]
+"""Starts what a request asks for. Also given its method and params in the core's words."""
 
 
 class Agent:
@@ -40,7 +44,7 @@ class Agent:
         self._members: dict[str, set[Peer]] = {}
         self._resuming: dict[str, anyio.Lock] = {}
         self._ending = False
-        self._requests: Mapping[str, Callable[[Peer, IncomingRequest], None]] = {
+        self._requests: Mapping[str, Method] = {
             "session/prompt": self._prompt,
             "session/new": self._async(self._new),
             "session/resume": self._async(self._resume),
@@ -54,17 +58,21 @@ class Agent:
 
     def handle_request(self, peer: Peer, request: IncomingRequest) -> None:
         """Start the method of a request, in the order of receipt. Raises what the request is to be answered with."""
-        method = self._requests.get(request.method)
+        name, params = peer.read(request.method, request.params)
+        method = self._requests.get(name)
         if method is None:
             raise MethodNotFound(request.method)
-        method(peer, request)
+        method(peer, request, name, params)
 
     def handle_notification(self, peer: Peer, method: str, params: Any) -> None:
         """`session/cancel`; anything else is ignored (RPC-13, ERR-6, MAL-2)."""
-        if method != "session/cancel":
-            return
         try:
-            cancel = cast(schema.CancelSession, schema.parse_params(method, params))
+            name, params = peer.read(method, params)
+            if name != "session/cancel":
+                return
+            cancel = cast(schema.CancelSession, schema.parse_params(name, params))
+        except MethodNotFound:
+            return
         except AcpError:
             log("malformed notification dropped", method=method)
             return
@@ -90,25 +98,25 @@ class Agent:
 
     # --- methods -----------------------------------------------------------------------------------------------------
 
-    def _prompt(self, peer: Peer, request: IncomingRequest) -> None:
+    def _prompt(self, peer: Peer, request: IncomingRequest, method: str, members: Mapping[str, Any]) -> None:
         try:
-            params = cast(schema.Prompt, schema.parse_params(request.method, request.params))
+            params = cast(schema.Prompt, schema.parse_params(method, members))
             session = self._active(peer, params.session_id)
             self._check_blocks(params.prompt)
-            session.prompt(request, params.prompt, params.idempotency_key)
+            session.prompt(peer.attempt(request), params.prompt, params.idempotency_key)
         except Exception as error:  # noqa: BLE001 - whatever refused it, it is not inserted
             raise not_inserted(error) from None
 
-    async def _new(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
-        params = cast(schema.NewSession, schema.parse_params(request.method, request.params))
+    async def _new(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
+        params = cast(schema.NewSession, schema.parse_params(method, members))
         setup = self._setup(params)
         session = Session(self._spawn, self._retire_if_unattended)
         self._begin(session, await self._runtime.new_session(setup, session), setup)
         self._activate(peer, session)
         return {"sessionId": session.session_id, **self._opened(session)}
 
-    async def _resume(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
-        params = cast(schema.ResumeSession, schema.parse_params(request.method, request.params))
+    async def _resume(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
+        params = cast(schema.ResumeSession, schema.parse_params(method, members))
         setup = self._setup(params)
         async with self._one_resume(params.session_id):
             for tries_left in reversed(range(_RESUME_TRIES)):
@@ -143,8 +151,8 @@ class Agent:
                 await self._finish(session)
             raise
 
-    async def _list(self, _peer: Peer, request: IncomingRequest) -> dict[str, Any]:
-        params = cast(schema.ListSessions, schema.parse_params(request.method, request.params))
+    async def _list(self, _peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
+        params = cast(schema.ListSessions, schema.parse_params(method, members))
         if params.cwd is not None and not Path(params.cwd).is_absolute():
             raise InvalidParams("cwd must be an absolute path.")
         page = await self._runtime.list_sessions(params.cwd, params.cursor)
@@ -158,28 +166,30 @@ class Agent:
             rows.append(row)
         return {"sessions": rows, **({} if page.next_cursor is None else {"nextCursor": page.next_cursor})}
 
-    async def _close(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
-        params = cast(schema.CloseSession, schema.parse_params(request.method, request.params))
+    async def _close(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
+        params = cast(schema.CloseSession, schema.parse_params(method, members))
         session = self._sessions.get(params.session_id)
         if session is not None and peer in self._members.get(params.session_id, ()):
             await self._end(session, peer)
         return {}
 
-    async def _delete(self, peer: Peer, request: IncomingRequest) -> dict[str, Any]:
-        params = cast(schema.DeleteSession, schema.parse_params(request.method, request.params))
+    async def _delete(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
+        params = cast(schema.DeleteSession, schema.parse_params(method, members))
         async with self._one_resume(params.session_id):
             if session := self._sessions.get(params.session_id):
                 await self._end(session, peer)
             await self._runtime.delete_session(params.session_id)
         return {}
 
-    def _set_config_option(self, peer: Peer, request: IncomingRequest) -> None:
-        params = cast(schema.SetConfigOption, schema.parse_params(request.method, request.params))
+    def _set_config_option(
+        self, peer: Peer, _request: IncomingRequest, method: str, members: Mapping[str, Any]
+    ) -> None:
+        params = cast(schema.SetConfigOption, schema.parse_params(method, members))
         self._active(peer, params.session_id)
         raise InvalidParams("This session offers no such option.")
 
-    def _not_cancellable(self, peer: Peer, request: IncomingRequest) -> None:
-        params = schema.parse_params(request.method, request.params)
+    def _not_cancellable(self, peer: Peer, _request: IncomingRequest, method: str, members: Mapping[str, Any]) -> None:
+        params = schema.parse_params(method, members)
         self._active(peer, cast(str, getattr(params, "session_id")))  # noqa: B009 - both models have it
         raise InvalidParams("This cannot be cancelled by itself; session/cancel stops the session's work.")
 
@@ -281,9 +291,12 @@ class Agent:
             if not supported.get(block.type):
                 raise InvalidParams(f"prompt[{place}]: content blocks of type {block.type!r} are not supported.")
 
-    def _async(self, method: Callable[[Peer, IncomingRequest], Any]) -> Callable[[Peer, IncomingRequest], None]:
-        def start(peer: Peer, request: IncomingRequest) -> None:
-            request.run(method, peer, request)
+    def _async(self, function: Callable[[Peer, str, Mapping[str, Any]], Awaitable[dict[str, Any]]]) -> Method:
+        def start(peer: Peer, request: IncomingRequest, method: str, members: Mapping[str, Any]) -> None:
+            async def answer() -> Mapping[str, Any]:
+                return peer.result(request.method, await function(peer, method, members))
+
+            request.run(answer)
 
         return start
 

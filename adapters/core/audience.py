@@ -7,12 +7,13 @@ work (`retained`), the standing facts, the state. Does not know why something is
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from adapters.acp.calls import OutgoingRequest
 from adapters.acp.schema import SessionUpdate, dump
 from adapters.core.foreground import Report
+from adapters.core.port import PermissionRequested
 from adapters.core.retained import Tail, Wire
 from adapters.log import log
 
@@ -31,12 +32,24 @@ class Client(Protocol):
         """Whether it is over."""
         ...
 
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification now, in order."""
+    def welcome(self, session_id: str, commands: Sequence[Wire]) -> None:
+        """The session is active on it, and the answer that says so is written."""
         ...
 
-    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
-        """Send a request now, in order."""
+    def begin_replay(self, session_id: str) -> None:
+        """The whole history follows."""
+        ...
+
+    def update(self, session_id: str, update: Wire) -> None:
+        """Show an update now, in order. Raises what values that are no JSON raise."""
+        ...
+
+    def ask(self, session_id: str, question: PermissionRequested) -> OutgoingRequest:
+        """Put a question to it now, in order."""
+        ...
+
+    def chosen(self, question: PermissionRequested, outcome: Any) -> str | None:
+        """The option that the outcome of `ask` chose; None: not approved."""
         ...
 
     async def writable(self) -> None:
@@ -115,6 +128,7 @@ class Audience:
             self._away.append(client)
         try:
             if history:
+                client.begin_replay(self.session_id)
                 async for update in history:
                     if self._closing:
                         break
@@ -180,7 +194,7 @@ class Audience:
 
     def _send(self, client: Client, update: Wire) -> None:
         try:
-            client.notify("session/update", {"sessionId": self.session_id, "update": update})
+            client.update(self.session_id, update)
         except _UNENCODABLE as error:
             log("update dropped", session=self.session_id, error=type(error).__name__)
 

@@ -26,11 +26,12 @@ import anyio
 import anyio.lowlevel
 from anyio.abc import TaskGroup
 
-from adapters.acp.calls import IncomingRequest, OutgoingRequest, log_failure
+from adapters.acp.calls import IncomingRequest, log_failure
 from adapters.acp.errors import AcpError, InternalError, InvalidRequest, RequestCancelled, UnsupportedVersion
-from adapters.acp.handshake import ClientInfo, parse_initialize
+from adapters.acp.handshake import parse_initialize
 from adapters.acp.rpc import Connection, Transport
 from adapters.acp.shapes import as_mapping
+from adapters.core.peer import OWN, AgentInfo, Dialect, Peer
 from adapters.core.prompt_errors import not_inserted
 from adapters.log import log
 
@@ -38,9 +39,7 @@ if TYPE_CHECKING:
     from adapters.core.agent import Agent
     from adapters.core.port import Features, Runtime
 
-PROTOCOL_VERSIONS = (2,)
-"""ACP versions this agent speaks (INIT-2)."""
-
+__all__ = ["AgentInfo", "Prepare", "Server", "serve"]
 
 Prepare = Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
 """Begins what a driver will need and sees it through; calls its argument once that comes up by itself."""
@@ -49,40 +48,15 @@ _BEGIN_BOUND = 0.2
 """Seconds to wait for a preparation to begin (measured: 10 to 40 ms) before the driver is loaded anyway."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentInfo:
-    """How the agent introduces itself."""
-
-    name: str
-    title: str
-    version: str
-
-
 @dataclass(eq=False, slots=True)
-class Peer:
+class _Door:
     """One connection and what it negotiated."""
 
     connection: Connection
-    client: ClientInfo | None = None
+    peer: Peer | None = None
+    """None before initialize."""
     settled: bool = False
     """A request other than initialize was made: initialize may not be repeated (INIT-8)."""
-
-    @property
-    def closed(self) -> bool:
-        """The connection is over."""
-        return self.connection.closed
-
-    def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification now, in order."""
-        self.connection.notify(method, params)
-
-    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
-        """Send a request now, in order."""
-        return self.connection.request(method, params)
-
-    async def writable(self) -> None:
-        """Return once the outgoing buffer has room."""
-        await self.connection.writable()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -110,15 +84,18 @@ class Server:
         load: Callable[[], Runtime],
         features: Features,
         info: AgentInfo,
+        *,
         prepare: Prepare | None,
+        dialects: Mapping[int, Dialect],
     ) -> None:
         self._tasks = tasks
         self._load = load
         self._prepare = prepare
         self._features = features
         self._info = info
+        self._dialects = dialects
         self._agent: Agent | None = None
-        self._peers: dict[Connection, Peer] = {}
+        self._doors: dict[Connection, _Door] = {}
         self._cold = True
         self._open = False
         self._arrivals: deque[_Arrival] = deque()
@@ -127,27 +104,28 @@ class Server:
     async def run_connection(self, transport: Transport) -> None:
         """Serve one connection until its end; then its sessions are no longer active on it (STDIO-13)."""
         connection = Connection(transport, self, refusal=_refusal)
-        self._peers[connection] = Peer(connection)
+        self._doors[connection] = _Door(connection)
         await connection.run()
 
     # --- the handler of every connection --------------------------------------------------------------------------
 
     def handle_request(self, request: IncomingRequest) -> None:
         """Gate a request; once the agent is there, hand it on."""
-        peer = self._peers[request.connection]
+        door = self._doors[request.connection]
         if request.method == "initialize":
             try:
-                answer = self._initialize(peer, request.params)
+                answer = self._initialize(door, request.params)
             except AcpError as error:
-                raise _first_refusal(error, as_mapping(request.params).get("protocolVersion")) from None
+                raise self._first_refusal(error, as_mapping(request.params).get("protocolVersion")) from None
             request.respond(answer)
             if self._cold:
                 self._cold = False
                 self._tasks.start_soon(self._warm_up)
             return
-        if peer.client is None:
+        peer = door.peer
+        if peer is None:
             raise _refusal(request.method, InvalidRequest("Send initialize first."))
-        peer.settled = True
+        door.settled = True
         if self._open:
             self._request(peer, request)
         else:
@@ -157,8 +135,8 @@ class Server:
 
     def handle_notification(self, method: str, params: Any, connection: Connection) -> None:
         """As a request; before initialize it is ignored (INIT-1)."""
-        peer = self._peers[connection]
-        if peer.client is None:
+        peer = self._doors[connection].peer
+        if peer is None:
             return
         if self._open:
             self.agent.handle_notification(peer, method, params)
@@ -167,9 +145,10 @@ class Server:
 
     def handle_close(self, connection: Connection) -> None:
         """The connection is over."""
-        peer = self._peers.pop(connection, None)
-        if peer is None:
+        door = self._doors.pop(connection, None)
+        if door is None or door.peer is None:
             return
+        peer = door.peer
         for arrival in self._arrivals:
             if arrival.peer is peer:
                 arrival.give_up()
@@ -184,22 +163,27 @@ class Server:
         if self._agent is not None:
             await self._agent.aclose()
 
-    def _initialize(self, peer: Peer, params: Any) -> dict[str, Any]:
-        if peer.client is not None and peer.settled:
+    def _initialize(self, door: _Door, params: Any) -> dict[str, Any]:
+        if door.settled:
             raise InvalidRequest("initialize may be repeated only before the first other request.")
         try:
-            client = parse_initialize(params, PROTOCOL_VERSIONS)
+            client = parse_initialize(params, tuple(self._dialects))
         except UnsupportedVersion:
-            if peer.client is not None:
+            if door.peer is not None:
                 raise InvalidRequest("A repeated initialize must not ask for a lower protocol version.") from None
             raise
-        peer.client = client
-        return {
-            "protocolVersion": client.protocol_version,
-            "info": {"name": self._info.name, "title": self._info.title, "version": self._info.version},
-            "capabilities": capabilities(self._features),
-            "authMethods": [],
-        }
+        if door.peer is not None and client.protocol_version < door.peer.client.protocol_version:
+            raise InvalidRequest("A repeated initialize must not ask for a lower protocol version.")
+        dialect = self._dialects[client.protocol_version]
+        door.peer = dialect.peer(door.connection, client)
+        return {"protocolVersion": client.protocol_version, **dialect.initialized(self._features, self._info)}
+
+    def _first_refusal(self, error: AcpError, asked: object) -> AcpError:
+        """An `initialize` that is refused: most clients show only a part of the error, or nothing, so each part says it all."""
+        supported = ",".join(map(str, self._dialects))
+        version = asked if isinstance(asked, int | float) else "none"
+        log("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
+        return error.with_data(reason=error.message, details=error.message)
 
     # --- the way to the agent ---------------------------------------------------------------------------------------
 
@@ -246,7 +230,7 @@ class Server:
     def _hand_on(self, arrival: _Arrival) -> None:
         """As if it came now. What it raises goes where the connection would have put it."""
         peer, request = arrival.peer, arrival.request
-        if peer.connection not in self._peers or (request is not None and request.answered):
+        if peer.connection not in self._doors or (request is not None and request.answered):
             return
         try:
             if request is None:
@@ -270,43 +254,26 @@ async def _see_through(prepare: Prepare, begun: Callable[[], None]) -> None:
         begun()
 
 
-def _first_refusal(error: AcpError, asked: object) -> AcpError:
-    """An `initialize` that is refused: most clients show only a part of the error, or nothing, so each part says it all."""
-    supported = ",".join(map(str, PROTOCOL_VERSIONS))
-    version = asked if isinstance(asked, int | float) else "none"
-    log("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
-    return error.with_data(reason=error.message, details=error.message)
-
-
 def _refusal(method: str, error: AcpError) -> AcpError:
     """An error that came before the method was looked at; for a prompt it says that nothing was inserted."""
     return not_inserted(error) if method == "session/prompt" else error
 
 
-def capabilities(features: Features) -> dict[str, Any]:
-    """The capabilities object of the initialize answer: an object means supported (INIT-9, INIT-11)."""
-    prompt = {"image": features.image, "audio": features.audio, "embeddedContext": features.embedded_context}
-    mcp = {"stdio": features.mcp_stdio, "http": features.mcp_http}
-    session: dict[str, Any] = {
-        "prompt": {name: {} for name, has in prompt.items() if has},
-        "mcp": {name: {} for name, has in mcp.items() if has},
-    }
-    extra = {"delete": features.delete, "additionalDirectories": features.additional_directories}
-    session.update({name: {} for name, has in extra.items() if has})
-    return {"session": session}
-
-
 @asynccontextmanager
 async def serve(
-    load: Callable[[], Runtime], features: Features, info: AgentInfo, prepare: Prepare | None = None
+    load: Callable[[], Runtime],
+    features: Features,
+    info: AgentInfo,
+    prepare: Prepare | None = None,
+    dialects: Mapping[int, Dialect] = OWN,
 ) -> AsyncGenerator[Server]:
     """A server for one runtime; leaving the block closes its sessions and ends every task of it.
 
     `load` builds the runtime driver; it is called after `initialize` is answered and may raise an `AcpError`, which then
-    answers each request that needs it. `prepare` is called once, right before it.
+    answers each request that needs it. `prepare` is called once, right before it. `dialects`: by protocol version.
     """
     async with anyio.create_task_group() as tasks:
-        server = Server(tasks, load, features, info, prepare)
+        server = Server(tasks, load, features, info, prepare=prepare, dialects=dialects)
         try:
             yield server
         finally:

@@ -104,7 +104,11 @@ class PromptTaken:
 
 @dataclass(frozen=True, slots=True)
 class PromptInserted:
-    """The stored session holds the prompt under this id: evidence (PROMPT-9, D2). Ends the submission."""
+    """The stored session holds the prompt under this id: evidence (PROMPT-9, D2). Ends the submission.
+
+    Work that took the prompt in ends after this, or has ended between `PromptTaken` and this: a client may wait for it. Where
+    the runtime is gone before it began, the driver says so by a `WorkStarted` and a `WorkEnded` with the error.
+    """
 
     message_id: str
 

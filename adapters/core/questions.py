@@ -5,21 +5,24 @@ Owns the bookkeeping between a runtime's question and the clients' answers. Does
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from adapters.acp.calls import OutgoingRequest
 from adapters.acp.errors import AcpError, ConnectionLost
-from adapters.acp.schema import dump, selected_option
 from adapters.core.port import PermissionRequested
 
 
 class Asked(Protocol):
     """A client that can be asked."""
 
-    def request(self, method: str, params: Mapping[str, Any]) -> OutgoingRequest:
-        """Send a request now."""
+    def ask(self, session_id: str, question: PermissionRequested) -> OutgoingRequest:
+        """Put the question to the client now."""
+        ...
+
+    def chosen(self, question: PermissionRequested, outcome: Any) -> str | None:
+        """The option that the outcome of `ask` chose; None: not approved."""
         ...
 
 
@@ -86,9 +89,7 @@ class Permissions:
             item.outgoing.pop(client, None)
 
     def _send(self, item: _Open, client: Asked) -> None:
-        outgoing = item.outgoing[client] = client.request(
-            "session/request_permission", _params(self._session_id, item.question)
-        )
+        outgoing = item.outgoing[client] = client.ask(self._session_id, item.question)
         outgoing.on_done(lambda result: self._done(item, client, result))
 
     def _done(self, item: _Open, client: Asked, result: Any) -> None:
@@ -99,34 +100,10 @@ class Permissions:
             return
         del self._open[item.question.request_id]
         _cancel(item)
-        self._answered(item.question, _choice(item.question, result))
+        self._answered(item.question, client.chosen(item.question, result))
 
 
 def _cancel(item: _Open) -> None:
     for outgoing in item.outgoing.values():
         outgoing.cancel()
     item.outgoing.clear()
-
-
-def _choice(question: PermissionRequested, result: Any) -> str | None:
-    return selected_option(result, {option.option_id for option in question.options})
-
-
-def _params(session_id: str, question: PermissionRequested) -> dict[str, Any]:
-    params: dict[str, Any] = {
-        "sessionId": session_id,
-        "title": question.title,
-        "options": [
-            {"optionId": option.option_id, "name": option.name, "kind": option.kind} for option in question.options
-        ],
-    }
-    if question.description is not None:
-        params["description"] = question.description
-    if question.tool_call is not None:
-        fields = dump(question.tool_call)
-        fields.pop("sessionUpdate", None)
-        params["subject"] = {"type": "tool_call", "toolCall": fields}
-    elif question.command is not None:
-        command, cwd = question.command
-        params["subject"] = {"type": "command", "command": command, "cwd": cwd}
-    return params

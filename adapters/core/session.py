@@ -17,16 +17,17 @@ from typing import Any
 
 import anyio
 
-from adapters.acp.calls import IncomingRequest
-from adapters.acp.errors import InvalidParams, RequestCancelled, ResourceNotFound
+from adapters.acp.errors import InvalidParams, ResourceNotFound
 from adapters.acp.schema import ContentBlock, dump
 from adapters.core import port
 from adapters.core.audience import Audience, Client
 from adapters.core.foreground import Foreground, Signal
-from adapters.core.prompt_errors import fate_unknown, not_inserted
+from adapters.core.peer import Attempt
+from adapters.core.prompt_errors import fate_unknown
 from adapters.core.questions import Permissions
 from adapters.core.retained import Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
+from adapters.core.work_waits import CANCELLED, WorkWaits
 from adapters.log import log
 
 _STOP_BOUND = 3.0
@@ -48,7 +49,7 @@ class Prompt:
     handed: anyio.Event | None = None
 
 
-Pending = Submission[IncomingRequest, Prompt]
+Pending = Submission[Attempt, Prompt]
 
 
 class ClosedMeanwhile(ResourceNotFound):
@@ -72,6 +73,7 @@ class Session:
         self._queue: deque[Pending] = deque()
         self._in_flight: Pending | None = None
         self._foreground = Foreground()
+        self._waits = WorkWaits()
         self._stop_next_work = False
         self._wake = anyio.Event()
         self._early: list[port.Event] | None = []
@@ -88,7 +90,7 @@ class Session:
         early, self._early = self._early or [], None
         self.runtime = runtime
         self._setup = setup
-        self._submissions: Submissions[IncomingRequest, Prompt] = Submissions(runtime.session_id)
+        self._submissions: Submissions[Attempt, Prompt] = Submissions(runtime.session_id)
         self._audience.session_id = runtime.session_id
         self._permissions = Permissions(runtime.session_id, self._permission_answered)
         for event in early:
@@ -102,17 +104,21 @@ class Session:
     @property
     def unattended(self) -> bool:
         """No client, no work, no prompt: nothing would be lost by closing (KEY-43)."""
-        return not (self._audience.clients or self._joining or self._foreground.working or self._submissions.open)
+        return not (
+            self._audience.clients or self._joining or self._foreground.working or self._waits or self._submissions.open
+        )
 
     # --- clients ---------------------------------------------------------------------------------------------------
 
     def attach(self, client: Client) -> None:
         """From now on this client gets every update, unless its connection has ended meanwhile."""
         self._audience.attach(client)
-        self._spawn(self._catch_up)
+        self._spawn(self._catch_up, client)
 
-    async def _catch_up(self) -> None:
-        """In a step of its own: behind the answer that tells the first client of the session."""
+    async def _catch_up(self, client: Client) -> None:
+        """In a step of its own: behind the answer that tells the client of the session."""
+        if client in self._audience.clients:
+            client.welcome(self.session_id, [dump(command) for command in self.runtime.commands])
         self._audience.catch_up()
 
     def detach(self, client: Client) -> None:
@@ -163,15 +169,15 @@ class Session:
 
     # --- what clients ask -------------------------------------------------------------------------------------------
 
-    def prompt(self, request: IncomingRequest, blocks: Sequence[ContentBlock], key: str | None) -> None:
+    def prompt(self, attempt: Attempt, blocks: Sequence[ContentBlock], key: str | None) -> None:
         """Take a prompt attempt in, in one step (KEY-10). It is answered now or by what becomes of its submission."""
         reply = self.runtime.local_reply(blocks)
         live_only = reply is not None or self.runtime.is_live_only(blocks)
-        decision = self._submissions.begin(request, Prompt(blocks, reply), key, live_only=live_only)
+        decision = self._submissions.begin(attempt, Prompt(blocks, reply), key, live_only=live_only)
         if isinstance(decision, Known):
-            request.respond({"messageId": decision.message_id})
+            attempt.inserted(decision.message_id)
             return
-        request.on_cancel = lambda: self._cancel_request(request)
+        attempt.on_cancel(lambda: self._cancel_attempt(attempt))
         if isinstance(decision, Opened):
             self._queue.append(decision.submission)
             self._wake.set()
@@ -181,6 +187,7 @@ class Session:
         for submission in (*self._queue, *([self._in_flight] if self._in_flight else [])):
             submission.payload.unwanted = True
             self._withdraw(submission)
+        self._waits.cancel_expected()
         if self._foreground.working:
             self._stop_work()
 
@@ -216,6 +223,7 @@ class Session:
             self._fail(submission, None)
         if report := self._foreground.ended("cancelled", None, interrupted=True):
             self._audience.report(report)
+        self._waits.ended(CANCELLED)
         self._audience.clear()
 
     def _renew_wake(self) -> None:
@@ -246,6 +254,8 @@ class Session:
         if self.closing or not self._queue or self._in_flight or self._foreground.cancelling:
             return False
         head = self._queue[0]
+        if (self._foreground.working or self._waits) and any(attempt.until_work_ends for attempt in head.attempts):
+            return False  # it gets work of its own
         if head.payload.reply:
             self._reply_locally(head, head.payload.reply)
             return True
@@ -286,19 +296,26 @@ class Session:
         own_work = self._foreground.signal(Signal.STARTED)
         if own_work:
             self._audience.report(own_work)
+            self._waits.started()
         self._show(submission)
         self._settle_inserted(submission)
         content = [{"type": "text", "text": reply.text}]
         self._audience.broadcast({"sessionUpdate": "agent_message", "messageId": random_id(), "content": content})
         if own_work and (ended := self._foreground.ended("end_turn", None, interrupted=False)):
             self._audience.report(ended)
+            self._waits.ended(ended)
             self._after_work()
 
     # --- withdrawing ------------------------------------------------------------------------------------------------
 
-    def _cancel_request(self, request: IncomingRequest) -> None:
-        if submission := self._submissions.find(request):
+    def _cancel_attempt(self, attempt: Attempt) -> None:
+        if submission := self._submissions.find(attempt):
+            submission.payload.unwanted |= attempt.until_work_ends
             self._withdraw(submission)
+        elif attempt in self._waits:
+            self._waits.cancel_expected()
+            if self._foreground.working:
+                self._stop_work()
 
     def _withdraw(self, submission: Pending) -> None:
         if settlement := self._submissions.cancel(submission):
@@ -340,6 +357,7 @@ class Session:
             case port.WorkStarted():
                 if report := self._foreground.signal(Signal.STARTED):
                     self._audience.report(report)
+                self._waits.started()
                 if self._stop_next_work:
                     self._stop_work()
             case port.WorkEnded(stop_reason, error, interrupted):
@@ -348,10 +366,12 @@ class Session:
                 self._permissions.outlive_work()
                 if report := self._foreground.ended(stop_reason, error, interrupted=interrupted):
                     self._audience.report(report)
+                    self._waits.ended(report)
                     self._after_work()
             case port.PromptTaken(message_id):
                 if submission := self._open_submission(message_id):
                     self._show(submission)
+                    self._waits.taken(message_id)
                     self._stop_if_unwanted(submission)
             case port.PromptInserted(message_id) | port.PromptLiveOnly(message_id, _):
                 if submission := self._open_submission(message_id):
@@ -398,18 +418,21 @@ class Session:
         if settlement := self._submissions.failed(submission):
             self._answer(settlement, error)
 
-    def _answer(self, settlement: Settlement[IncomingRequest, Prompt], error: Exception | None) -> None:
+    def _answer(self, settlement: Settlement[Attempt, Prompt], error: Exception | None) -> None:
         """Every attempt gets the one outcome (KEY-17); an error says that nothing was inserted."""
         submission = settlement.submission
         if submission is self._in_flight:
             self._in_flight = None
         if submission in self._queue:
             self._queue.remove(submission)
-        for request in settlement.attempts:
+        for attempt in settlement.attempts:
             if settlement.message_id is not None:
-                request.respond({"messageId": settlement.message_id})
+                attempt.inserted(settlement.message_id)
             else:
-                request.fail(not_inserted(error or RequestCancelled(data={"requestId": request.id})))
+                attempt.failed(error)
+        if settlement.message_id is not None:
+            self._waits.inserted(settlement.message_id, settlement.attempts, working=self._foreground.working)
+        self._waits.settled(submission.message_id)
         if settlement.successor:
             self._queue.append(settlement.successor)
         self._wake.set()

@@ -207,7 +207,8 @@ def test_a_known_id_after_a_restart_is_found_in_the_store() -> None:
     turns = sent()
     submission = opened(turns)
     assert turns.take(Lifecycle(A, "completed")) == [Look(submission)]
-    assert turns.looked(submission, found=True) == [PromptInserted(A)]
+    nothing = [WorkStarted(), WorkEnded("cancelled", interrupted=True)]
+    assert turns.looked(submission, found=True) == [PromptInserted(A), *nothing]
 
 
 def test_an_interrupt_that_came_before_the_turn_is_sent_again() -> None:
@@ -301,6 +302,11 @@ class AnySequence(RuleBasedStateMachine):
         self.working = False
         self.count = 0
         self.current: str | None = None
+        self.taken: str | None = None
+        self.worked: str | None = None
+        """Taken in by work that has ended."""
+        self.owed: set[str] = set()
+        """Inserted: the end of the work on it is still to come."""
 
     def check(self, effects: list[Any]) -> None:
         for effect in effects:
@@ -312,14 +318,20 @@ class AnySequence(RuleBasedStateMachine):
                     assert self.working
                     assert (error is not None) == (stop_reason == "error")
                     self.working = False
+                    self.worked, self.taken = self.taken or self.worked, None
+                    self.owed.clear()
                 case PromptTaken(message_id):
                     assert self.working
                     assert message_id not in self.shown
                     assert not self.outcome[message_id]
                     self.shown.add(message_id)
+                    self.taken, self.worked = message_id, None
                 case PromptInserted(message_id) | PromptLiveOnly(message_id) | PromptFailed(message_id):
                     assert not self.outcome[message_id]
                     self.outcome[message_id].append(effect)
+                    if not isinstance(effect, PromptFailed) and self.worked != message_id:
+                        self.owed.add(message_id)
+                    self.taken = self.worked = None
                     if isinstance(effect, PromptInserted):
                         assert message_id in self.evidence
                     if isinstance(effect, PromptFailed):
@@ -403,6 +415,7 @@ class AnySequence(RuleBasedStateMachine):
         submission = self.turns.open
         self.check(self.turns.died(DEAD, found=bool(submission and submission.message_id in self.evidence)))
         assert not self.working
+        assert not self.owed, "an inserted prompt is waited for in vain"
         assert self.turns.open is None or self.turns.open.stage.value == "preparing"
         self.turns.started_process()
 

@@ -163,7 +163,8 @@ def test_a_steer_that_an_interrupt_does_not_drop_is_inserted() -> None:
     turns.accepted(submission, "N")
     turns.interrupt()
     turns.take(completed(status="interrupted"))
-    assert turns.looked(submission, found=True) == [PromptInserted(K)]
+    nothing = [WorkStarted(), WorkEnded("cancelled", interrupted=True)]
+    assert turns.looked(submission, found=True) == [PromptInserted(K), *nothing]
 
 
 def test_the_report_can_overtake_the_look() -> None:
@@ -171,7 +172,9 @@ def test_the_report_can_overtake_the_look() -> None:
     turns = Turns()
     submission = accepted(turns)
     turns.take(completed())
-    assert turns.take(ItemClosed("N", user(), stored=True)) == [PromptInserted(K)]
+    inserted, started, ended = turns.take(ItemClosed("N", user(), stored=True))
+    assert (inserted, started) == (PromptInserted(K), WorkStarted())
+    assert ended.error["message"] == "Codex ended the turn without taking the prompt in."  # nobody answers it
     assert turns.looked(submission, found=True) == []
 
 
@@ -213,7 +216,7 @@ def test_a_report_is_confirmed_by_the_file() -> None:
     """D2: what Codex reports as complete counts when the thread's file holds it."""
     turns = Turns()
     submission = accepted(turns)
-    assert turns.take(ItemClosed("N", user())) == [Confirm(submission)]
+    assert turns.take(ItemClosed("N", user())) == [PromptTaken(K), Confirm(submission)]
     assert submission.stage is Stage.CONFIRMING
     assert turns.take(ItemClosed("N", user())) == []
     assert turns.confirmed(submission, stored=True) == [PromptInserted(K)]
@@ -572,10 +575,33 @@ class _History:
         self.requests: list[Open] = []
         self.starts_of: dict[int, int] = {}
         self.effects: list[object] = []
+        self.taken: str | None = None
+        """Taken in, and its work has not ended."""
+        self.worked: str | None = None
+        """Taken in by work that has ended."""
+        self.owed: set[str] = set()
+        """Inserted: the end of the work on it is still to come."""
+
+    def owe(self, effect: object) -> None:
+        match effect:
+            case PromptTaken(message_id):
+                self.taken, self.worked = message_id, None
+            case WorkEnded():
+                self.worked, self.taken = self.taken or self.worked, None
+                self.owed.clear()
+            case PromptInserted(message_id) | PromptLiveOnly(message_id):
+                if self.worked != message_id:
+                    self.owed.add(message_id)
+                self.taken = self.worked = None
+            case PromptFailed():
+                self.taken = self.worked = None
+            case _:
+                pass
 
     def note(self, effects: Sequence[object]) -> None:
         self.effects += effects
         for effect in effects:
+            self.owe(effect)
             if isinstance(effect, PromptInserted | PromptLiveOnly | PromptFailed):
                 self.outcomes += 1
             if isinstance(effect, PromptInserted):
@@ -678,5 +704,6 @@ def test_after_any_history_a_prompt_can_get_through(history: list[Any]) -> None:
         played.note(played.turns.looked(submission, found=played.stored))
         if submission is played.turns.open:
             played.note(played.turns.withdraw(K))
+    assert played.owed == set(), "an inserted prompt is waited for in vain"
     assert played.turns.ready
     assert played.turns.way(played.turns.submit(K)) == Start()

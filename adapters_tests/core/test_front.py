@@ -16,8 +16,9 @@ from adapters.acp.errors import AcpError, AuthRequired
 from adapters.acp.framing import encode
 from adapters.acp.memory import MemoryTransport, memory_pair
 from adapters.core import agent, front
-from adapters.core.front import AgentInfo, Peer, Server, serve
+from adapters.core.front import AgentInfo, Server, serve
 from adapters.core.memory_runtime import FEATURES, ScriptedRuntime
+from adapters.core.peer import Peer
 from adapters.core.port import Features, Runtime
 
 pytestmark = pytest.mark.anyio
