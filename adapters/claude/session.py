@@ -330,8 +330,17 @@ class ClaudeSession:
         return False
 
     async def is_recorded(self, message_id: str) -> bool:
-        """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was opened."""
-        return await self._store.look(message_id)
+        """Whether the stored session holds it, by a look at what was appended. Orphans were ended when it was locked."""
+        refused: AcpError | None = None
+        if not await self._launcher.holds(self._lock):
+            try:
+                await self._launcher.lock_again(self._lock, self.session_id)
+            except AcpError as error:
+                refused = error
+        found = await self._store.look(message_id)
+        if refused and not found:
+            raise refused
+        return found
 
     async def submit(self, message_id: str, prompt: Sequence[ContentBlock]) -> None:
         """Take a prompt; its outcome comes as an event. Raises `InvalidParams` for content that the CLI cannot take."""
@@ -370,6 +379,8 @@ class ClaudeSession:
                 if self._process is None:
                     await self._start_process()
                 process = self._process
+                if not await self._launcher.holds(self._lock):
+                    raise _not_ours(self.session_id)
                 if self._is_open(submission) and process and process.alive:
                     self._turns.sent(submission)
                     process.send(frame)
@@ -433,6 +444,14 @@ class ClaudeSession:
             self.tasks.end()
             await self.tasks.wait_ended()
             self._first_start.set()  # nobody will start it any more
+
+
+def _not_ours(session_id: str) -> InternalError:
+    """The lock was lost since the last look at the stored session: somebody else may have inserted the prompt."""
+    text = (
+        f"The lock files of session {session_id} were removed while its prompt waited: send it again with the same key."
+    )
+    return InternalError(text, {"inserted": None})
 
 
 def _death(process: ClaudeProcess) -> InternalError:

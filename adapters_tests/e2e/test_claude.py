@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -172,6 +173,57 @@ async def test_agents_with_other_state_folders_share_one_lock(
         assert await (await second.prompt(session, text, "one-key-to-both")).message_id() == message_id
         assert rig.stored_ids(session) == [message_id]
         assert rig.in_conversation(text) == 1
+
+
+async def test_a_lock_folder_that_is_removed_lets_nobody_in_beside_work(rig: Rig, text: str, tmp_path: Path) -> None:
+    """The second agent sees the first one by its Claude Code; the first one locks again before the next prompt."""
+    async with rig.agent() as first, rig.agent(ACP_ADAPTERS_STATE_DIR=str(tmp_path / "other")) as second:
+        session = await first.new()
+        tool = rig.tool(text)
+        message_id = await (await first.prompt(session, text, "one-key-to-both")).message_id()
+        await tool.started()
+        shutil.rmtree(claude_transcripts(rig.root, session)[0].parents[2] / "acp-adapters")
+        with pytest.raises(AcpError, match=f"active in process {first.process.pid}"):
+            await second.resume(session)
+        tool.release()
+        await first.ended(session, message_id)
+        await first.turn(session, f"{text} again", "another-key")
+        assert (claude_transcripts(rig.root, session)[0].parents[2] / "acp-adapters" / f"{session}.lock").exists()
+        assert await (await first.prompt(session, text, "one-key-to-both")).message_id() == message_id
+
+
+OTHER_CONTAINER = """
+import os
+def readlink(path, *args, real=os.readlink, **named):
+    return "pid:[1]" if str(path) == f"/proc/{os.getpid()}/ns/pid" else real(path, *args, **named)
+os.readlink = readlink
+"""
+"""For an agent: pids of other processes mean nothing to it."""
+
+
+async def test_an_agent_that_lost_its_lock_hands_nothing_over_beside_another(
+    rig: Rig, text: str, tmp_path: Path
+) -> None:
+    """The other one is in another container, where nobody can see who works on the session."""
+    (tmp_path / "sitecustomize.py").write_text(OTHER_CONTAINER)
+    elsewhere = {
+        "ACP_ADAPTERS_STATE_DIR": str(tmp_path / "other"), "PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}",
+    }  # fmt: skip
+    async with rig.agent() as first, rig.agent(**elsewhere) as second:
+        session = await first.new()
+        one = await first.turn(session, text, "the-first-key")
+        shutil.rmtree(claude_transcripts(rig.root, session)[0].parents[2] / "acp-adapters")
+        await second.resume(session)
+        error = await first.error(await first.prompt(session, f"{text} 2", "a-key-to-both"), inserted=None)
+        assert "is active in an agent in another container" in error.message
+        assert await (await first.prompt(session, text, "the-first-key")).message_id() == one
+        two = await second.turn(session, f"{text} 2", "a-key-to-both")
+        await second.client.close(session)
+        assert await (await first.prompt(session, f"{text} 2", "a-key-to-both")).message_id() == two
+        three = await first.turn(session, f"{text} 3", "the-third-key")
+        assert rig.stored_ids(session) == [one, two, three]
+        with pytest.raises(AcpError, match="is active in an agent in another container"):
+            await second.resume(session)
 
 
 async def test_what_a_killed_agent_left_is_ended_by_one_with_another_state_folder(

@@ -121,7 +121,7 @@ PLANTS: dict[str, Plant] = {
     ),
     "no orphan stop": Plant(
         (
-            Change("claude/cli/orphans.py", "for orphan in find_orphans(folder, session_id):", "for orphan in ():"),
+            Change("claude/cli/orphans.py", "for orphan in orphans:", "for orphan in ():"),
             Change("claude/cli/process.py", 'if sys.platform == "linux" and sys.executable:', "if False:"),
             Change("reaper.py", "if not sys.executable or not _can_look():", "if True:"),
         ),

@@ -17,13 +17,14 @@ from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
 from adapters.claude.cli import orphans, program
 from adapters.claude.cli.config_dir import config_dir
-from adapters.claude.cli.lock import SessionLocks, lock_in_all
+from adapters.claude.cli.lock import SessionLocks, lock_in_all, rival_error
 from adapters.claude.cli.process import ClaudeProcess, ControlError, spawn
-from adapters.claude.cli.state_dir import lock_folder, private_file
+from adapters.claude.cli.state_dir import lock_folder, private_file, state_folder
 from adapters.claude.stored.session_files import Files, find_files
 from adapters.core.port import SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without, stat
 from adapters.driver.version import lacking, version_of
+from adapters.log import log
 
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
@@ -49,8 +50,28 @@ class Launcher:
 
     async def lock(self, session_id: str, *, bound: float) -> SessionLocks:
         """Make a session this process's own. Raises `InternalError` that names the holder, or what cannot be used."""
+        return await lock_in_all(await self._lock_folders(), session_id, bound=bound)
+
+    async def _lock_folders(self) -> list[Path]:
         beside = await in_thread(partial(lock_folder, config_dir(self.environ)))
-        return await lock_in_all([self.folder, *([beside] if beside else [])], session_id, bound=bound)
+        return [self.folder, *([beside] if beside else [])]
+
+    async def holds(self, locks: SessionLocks) -> bool:
+        """Whether the session is still this process's own: anybody can remove the lock files. False where nobody can say."""
+        try:
+            return await in_thread(locks.are_in_place)
+        except OSError:
+            return False
+
+    async def lock_again(self, locks: SessionLocks, session_id: str) -> None:
+        """Make it this process's own again. Raises `AcpError` that names another holder, or what cannot be used.
+
+        Others were free to come and go. What one left that was killed is ended: afterwards only this agent writes.
+        """
+        await in_thread(partial(state_folder, self.environ))
+        await locks.take_again(await self._lock_folders(), session_id)
+        log("the lock files of a session were removed; it is locked again", session=session_id)
+        await orphans.end_abandoned(session_id)
 
     def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:
         """The files of the stored session, none when there is none (yet). Blocks; raises as `find_files`."""
@@ -112,6 +133,8 @@ class Launcher:
 
     async def end_predecessors(self, session_id: str) -> None:
         """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
+        if rival := await in_thread(partial(orphans.find_rival, config_dir(self.environ), session_id)):
+            raise rival_error(session_id, rival)
         self._remove_mcp_file(session_id)
         await orphans.end_orphans(self.folder, session_id)
 

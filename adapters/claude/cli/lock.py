@@ -7,6 +7,18 @@ one lies in the state folder: it guards the files there, and keeps out agents of
 A lock is `flock` on a file, so the kernel gives it back whatever ends the holder; links to the folder and bind mounts lead to the
 same file. The file's text (the holder's pid, start time, pid namespace and host) is for messages only. Files are removed with the
 lock; a waiter that got the lock on a removed file tries again. Children do not inherit it: Python opens files close-on-exec.
+
+Anybody may remove the file or its folder while the lock is held. Nobody is told; the holder looks before each prompt:
+
+    what is at the path       it means                              what the holder does
+    ------------------------  ------------------------------------  ----------------------------------------------------------
+    the file that it locked   held                                  goes on
+    nothing, or another file  lost: others were free to come, work  locks the path again, ends what a dead agent left, and reads
+    that nobody has locked    and go                                the session before it goes on
+    a file locked by another  taken                                 refuses prompts until the other one is gone
+
+Who comes meanwhile finds the path free. It sees the holder by its Claude Code (`orphans.find_rival`), unless that is in another
+container: then a prompt that the holder has handed over and that is not stored yet can be inserted by both.
 """
 
 from __future__ import annotations
@@ -27,7 +39,7 @@ import anyio
 from adapters.acp.errors import InternalError
 from adapters.acp.shapes import as_count, as_mapping, as_text
 from adapters.driver import procfs
-from adapters.driver.file_calls import StuckError, in_thread, read_file
+from adapters.driver.file_calls import StuckError, in_thread, read_file, stat
 
 _GIVE_BACK_BOUND: Final = 1.0
 _LONGEST: Final = 4096
@@ -35,18 +47,26 @@ _TRY_EVERY: Final = 0.05
 """Seconds between two tries while another holder may be going away."""
 
 
-@dataclass(slots=True)
+@dataclass(eq=False, slots=True)
 class SessionLock:
     """A held lock. Give it back with `release`."""
 
     path: Path
     _descriptor: int
 
+    def is_in_place(self) -> bool:
+        """Whether others meet it: the path still leads to the locked file. Blocks. Raises `OSError` where nobody can say."""
+        try:
+            return _is_at(self.path, self._descriptor)
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
         """Give it back, once; later calls do nothing."""
         if self._descriptor >= 0:
             with suppress(OSError):
-                self.path.unlink()
+                if self.is_in_place():  # else it is the file of another holder
+                    self.path.unlink()
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -56,6 +76,22 @@ class SessionLocks:
     """All locks of an active session. Give them back with `release`."""
 
     held: Sequence[SessionLock]
+
+    def are_in_place(self) -> bool:
+        """Whether others meet every one of them. Blocks. Raises `OSError` where nobody can say."""
+        return all(lock.is_in_place() for lock in self.held)
+
+    async def take_again(self, folders: Sequence[Path], session_id: str) -> None:
+        """Lock in these folders, keeping what is in place there. Raises as `lock_session`; then the lost ones stay lost."""
+        kept: list[SessionLock] = []
+        for lock in self.held:
+            with suppress(OSError):  # locking there says why
+                kept += [lock] if await in_thread(lock.is_in_place) else []
+        there = {lock.path.parent for lock in kept}
+        fresh = await lock_in_all([folder for folder in folders if folder not in there], session_id, bound=0)
+        lost = [lock for lock in self.held if lock not in kept]
+        self.held = [*kept, *fresh.held]
+        await give_back(SessionLocks(lost))
 
     def release(self) -> None:
         """Give them back, once; later calls do nothing."""
@@ -109,8 +145,7 @@ def _try(path: Path) -> SessionLock | None:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        there, ours = os.stat(path), os.fstat(descriptor)  # noqa: PTH116 - beside fstat
-        if (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino):
+        if _is_at(path, descriptor):
             with suppress(OSError):  # a full disk costs the next one the holder's name, nobody the lock
                 os.truncate(descriptor, 0)
                 os.pwrite(descriptor, json.dumps(_ourselves()).encode(), 0)
@@ -122,6 +157,11 @@ def _try(path: Path) -> SessionLock | None:
         raise
     os.close(descriptor)
     return None
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    there, ours = stat(path), os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def _ourselves() -> dict[str, object]:
@@ -143,5 +183,14 @@ def _held(session_id: str, path: Path) -> InternalError:
         who, data = f"process {pid}" + (" (this agent)" if pid == os.getpid() else ""), {"pid": pid}
     else:
         who, data = f"an agent in another container or on another machine ({host}, process {pid} there)", {"host": host}
+    return _active_in(session_id, who, data)
+
+
+def rival_error(session_id: str, pid: int) -> InternalError:
+    """Another agent works on the session although its lock file is gone."""
+    return _active_in(session_id, f"process {pid}", {"pid": pid})
+
+
+def _active_in(session_id: str, who: str, holder: object) -> InternalError:
     text = f"Session {session_id} is active in {who}: close it there, or end that process, then resume it again."
-    return InternalError(text, {"holder": data} if data else None)
+    return InternalError(text, {"holder": holder} if holder else None)

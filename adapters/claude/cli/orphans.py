@@ -11,18 +11,22 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import anyio
 
-from adapters.acp.errors import InternalError
+from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.shapes import as_count, as_mapping
+from adapters.claude.cli.config_dir import VARIABLE
+from adapters.claude.cli.config_dir import config_dir as config_dir_of
 from adapters.claude.cli.program import AGENT, MARK
 from adapters.claude.cli.state_dir import private_file
 from adapters.driver import procfs
+from adapters.driver.env_folders import HOME
+from adapters.driver.file_calls import read_file, stat
 from adapters.driver.procfs import Process
 from adapters.log import log
 
@@ -31,6 +35,7 @@ _TERM_BOUND: Final = 0.5
 _KILL_BOUND: Final = 3.0
 """Seconds from KILL until the process must be gone; longer only in uninterruptible sleep."""
 _LOOK_EVERY: Final = 0.01
+_LONGEST: Final = 4096
 
 
 def record(folder: Path, session_id: str, pid: int) -> None:
@@ -49,14 +54,23 @@ async def end_orphans(folder: Path, session_id: str) -> None:
 
     Raises `InternalError` when it does not go: then nobody can say what the stored session will hold.
     """
-    for orphan in find_orphans(folder, session_id):
+    await _end_all(session_id, find_orphans(folder, session_id))
+    forget(folder, session_id)
+
+
+async def end_abandoned(session_id: str) -> None:
+    """The same where the caller's own Claude Code serves the session: it stays, and so does whatever has a living agent."""
+    await _end_all(session_id, [found for found in _serving(session_id) if _is_abandoned(found, session_id)])
+
+
+async def _end_all(session_id: str, orphans: Iterable[Process]) -> None:
+    for orphan in orphans:
         log("ending a Claude Code left behind by another agent", session=session_id, pid=orphan.pid)
         await end([orphan, *procfs.family(orphan.pid)])
         if orphan.alive:
             raise InternalError(
                 f"Process {orphan.pid} still works on session {session_id} and does not end: end it first."
             )
-    forget(folder, session_id)
 
 
 def find_orphans(folder: Path, session_id: str) -> list[Process]:
@@ -67,17 +81,45 @@ def find_orphans(folder: Path, session_id: str) -> list[Process]:
     """
     recorded: tuple[int, int] | None = None
     with suppress(OSError, ValueError):
-        entry = as_mapping(json.loads(_file(folder, session_id).read_bytes()))
+        entry = as_mapping(json.loads(read_file(_file(folder, session_id), _LONGEST)))
         recorded = as_count(entry.get("pid")), as_count(entry.get("start"))
-    found: list[Process] = []
-    for process in procfs.everybody():
-        if process.pid == os.getpid() or not _serves(process.pid, session_id):
-            continue
-        if (process.pid, process.start) == recorded or (
-            procfs.has_variable(process.pid, MARK, session_id) and _agent_is_dead(process.pid)
-        ):
-            found.append(process)
-    return found
+    return [
+        process
+        for process in _serving(session_id)
+        if (process.pid, process.start) == recorded or _is_abandoned(process, session_id)
+    ]
+
+
+def _is_abandoned(process: Process, session_id: str) -> bool:
+    return procfs.has_variable(process.pid, MARK, session_id) and _agent_is_dead(process.pid)
+
+
+def _serving(session_id: str) -> Iterator[Process]:
+    """Every process that is told to work on this session, marked or not."""
+    return (found for found in procfs.everybody() if found.pid != os.getpid() and _serves(found.pid, session_id))
+
+
+def find_rival(config_dir: Path, session_id: str) -> int:
+    """The agent whose Claude Code works on this very session, although the caller holds its lock; 0 when none can be seen.
+
+    Its lock file was removed under it. Blocks for a moment.
+    """
+    for process in _serving(session_id):
+        agent, start = _agent_of(process.pid)
+        lives = agent not in (0, os.getpid()) and procfs.start_time(agent) == start
+        if lives and procfs.has_variable(process.pid, MARK, session_id) and _works_in(process.pid, config_dir):
+            return agent
+    return 0
+
+
+def _works_in(pid: int, config_dir: Path) -> bool:
+    """Whether this is the folder that the process has its sessions in: a copy of it is another one."""
+    told = {name: procfs.variable(pid, name) or "" for name in (VARIABLE, HOME)}
+    try:
+        its, ours = stat(f"/proc/{pid}/root{config_dir_of(told)}"), stat(config_dir)
+    except (OSError, AcpError):
+        return False
+    return (its.st_dev, its.st_ino) == (ours.st_dev, ours.st_ino)
 
 
 def agent_mark() -> str:
@@ -87,15 +129,17 @@ def agent_mark() -> str:
 
 def _agent_is_dead(pid: int) -> bool:
     """Whether the agent that started the process has ended; False where nobody can say, as between containers."""
+    agent, start = _agent_of(pid)
+    return agent > 0 and procfs.start_time(agent) != start
+
+
+def _agent_of(pid: int) -> tuple[int, int]:
+    """Pid and start time of the agent that started the process; zeros where nobody can say."""
     agent, _, start = (procfs.variable(pid, AGENT) or "").partition(":")
-    if not (agent.isdecimal() and start.isdecimal()):
-        return False
     namespace = procfs.pid_namespace(pid)
-    return (
-        bool(namespace)
-        and namespace == procfs.pid_namespace(os.getpid())
-        and procfs.start_time(int(agent)) != int(start)
-    )
+    if not (agent.isdecimal() and start.isdecimal() and namespace and namespace == procfs.pid_namespace(os.getpid())):
+        return 0, 0
+    return int(agent), int(start)
 
 
 async def end_marked(session_id: str) -> None:

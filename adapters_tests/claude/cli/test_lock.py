@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -114,6 +115,38 @@ async def test_a_lock_file_removed_under_a_waiter_is_no_lock(tmp_path: Path) -> 
         await lock_session(tmp_path, S, bound=0)
     second.release()
     first.release()
+
+
+@pytest.mark.parametrize("by", ["nobody", "somebody who is gone", "a holder"])
+async def test_a_holder_whose_lock_file_was_removed_notices(tmp_path: Path, by: str) -> None:
+    """It takes the lock again, or learns who has it; it never removes the file of another holder."""
+    mine, shared = tmp_path / "mine", tmp_path / "shared"
+    for folder in (mine, shared):
+        folder.mkdir()
+    locks = await lock_in_all([mine, shared], S, bound=0)
+    assert locks.are_in_place()
+    shutil.rmtree(shared)
+    shared.mkdir()
+    if by == "somebody who is gone":
+        (shared / f"{S}.lock").touch()
+    other = await lock_session(shared, S, bound=0) if by == "a holder" else None
+    assert not locks.are_in_place()
+    if other:
+        with pytest.raises(InternalError, match="is active in"):
+            await locks.take_again([mine, shared], S)
+        assert not locks.are_in_place()
+    else:
+        await locks.take_again([mine, shared], S)
+        assert locks.are_in_place()
+        with pytest.raises(InternalError, match="this agent"):
+            await lock_session(shared, S, bound=0)
+    locks.release()
+    assert files(mine) == []
+    assert files(shared) == ([f"{S}.lock"] if other else [])
+    if other:
+        assert other.is_in_place()
+        other.release()
+    assert files(shared) == []
 
 
 async def test_all_locks_or_none(tmp_path: Path) -> None:

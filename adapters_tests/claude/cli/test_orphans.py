@@ -38,11 +38,11 @@ DEAD = "1:0"
 """An agent that has ended: another process has its pid."""
 
 
-def start(code: str, *arguments: str, mark: str | None = None, agent: str | None = DEAD) -> procfs.Process:
+def start(code: str, *arguments: str, mark: str | None = None, agent: str | None = DEAD, **told: str) -> procfs.Process:
     env = {name: value for name, value in os.environ.items() if name not in (MARK, AGENT)}
     process = subprocess.Popen(
         [sys.executable, "-c", code, *arguments],
-        env={**env, **({MARK: mark} if mark else {}), **({AGENT: agent} if agent else {})},
+        env={**env, **told, **({MARK: mark} if mark else {}), **({AGENT: agent} if agent else {})},
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
@@ -136,3 +136,25 @@ def test_a_zombie_and_a_reused_pid_are_not_alive() -> None:
     assert procfs.start_time(2**22 + 1) is None
     assert procfs.command_line(2**22 + 1) == []
     assert not procfs.has_variable(2**22 + 1, MARK, S)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+async def test_a_living_agent_that_works_on_the_very_session_is_seen(tmp_path: Path, elsewhere: bool) -> None:
+    """Not one that works on a session of this name in another folder, as in a copy of the first."""
+    agent = start(WAIT, agent=None)
+    config, copy = tmp_path / "config", tmp_path / "copy"
+    for folder in (config, copy):
+        folder.mkdir()
+    assert orphans.find_rival(config, S) == 0
+    told = {"CLAUDE_CONFIG_DIR": str(copy if elsewhere else config)}
+    start(WAIT, f"--resume={S}", mark=S, agent=f"{agent.pid}:{agent.start}", **told)
+    assert orphans.find_rival(config, S) == (0 if elsewhere else agent.pid)
+    await orphans.end_abandoned(S)
+    assert orphans.find_rival(config, S) == (0 if elsewhere else agent.pid)
+
+
+async def test_a_process_without_a_living_agent_is_no_rival(tmp_path: Path) -> None:
+    orphan = start(WAIT, f"--resume={S}", mark=S, CLAUDE_CONFIG_DIR=str(tmp_path))
+    assert orphans.find_rival(tmp_path, S) == 0
+    await orphans.end_abandoned(S)
+    assert not orphan.alive
