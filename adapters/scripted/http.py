@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection, as far as a scripted model needs it. Owns parsing, bounds and keep-alive.
+"""HTTP/1.1 on one connection, as far as a scripted model needs it. Owns waiting, bounds and answers; `h11` has the protocol.
 
 Knows nothing of models. Every wait on the peer is bounded; whatever a broken client sends ends in a 4xx answer or in
-the end of its connection, never in an exception for the server. Source of the rules: RFC 9112.
+the end of its connection, never in an exception for the server.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 
 import anyio
+import h11
 from anyio.abc import ByteStream
 
 MAX_HEAD = 64 * 1024
@@ -27,24 +29,7 @@ IDLE_SECONDS = 900.0
 PEER_SECONDS = 60.0
 """How long a started request may stand still, and how long a peer may refuse to read."""
 
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    401: "Unauthorized",
-    403: "Forbidden",
-    404: "Not Found",
-    405: "Method Not Allowed",
-    408: "Request Timeout",
-    413: "Content Too Large",
-    415: "Unsupported Media Type",
-    429: "Too Many Requests",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-    505: "HTTP Version Not Supported",
-    529: "Overloaded",
-}
+_KNOWN = frozenset(HTTPStatus)
 
 
 class PeerLeft(Exception):  # noqa: N818 - an event of the connection, not a mistake
@@ -75,120 +60,74 @@ class HttpConnection:
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
-        self._buffer = bytearray()
-        self._chunked = True
-        self._close = False
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._head_only = False
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def next_request(self) -> Request | None:
-        """The next request; None when the peer is done. Raises `BadRequest` and `PeerLeft`."""
-        if self._close:
+        """The next request; None when no other can follow. Raises `BadRequest` and `PeerLeft`."""
+        if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
+            self._http.start_next_cycle()
+        if self._http.our_state is not h11.IDLE:
             return None
-        while not self._buffer:
-            if not await self._more(IDLE_SECONDS):
-                return None
-        head = await self._until(b"\r\n\r\n", MAX_HEAD, 431)
-        method, target, version, headers = _parse_head(head)
-        self._head_only = method == "HEAD"
-        self._chunked = version == "HTTP/1.1"
-        self._close = not self._chunked or "close" in headers.get("connection", "").lower()
+        head = await self._next_event()
+        if not isinstance(head, h11.Request):
+            return None
+        self._head_only = head.method == b"HEAD"
+        headers = {name.decode("latin-1"): text.decode("latin-1") for name, text in head.headers}
+        if head.http_version not in (b"1.0", b"1.1"):
+            raise BadRequest(505, "the HTTP version must be 1.1 or 1.0")
+        if "transfer-encoding" in headers and "content-length" in headers:
+            raise BadRequest(400, "content-length and transfer-encoding exclude each other")
         if headers.get("content-encoding", "identity").lower() != "identity":
             raise BadRequest(415, "the body must not be compressed")
-        body = await self._body(headers)
-        return Request(method, _path(target), headers, body)
+        body = await self._body(int(headers.get("content-length", "0")))
+        return Request(head.method.decode("latin-1"), _path(head.target.decode("latin-1")), headers, body)
 
-    async def _body(self, headers: Mapping[str, str]) -> bytes:
-        coding = headers.get("transfer-encoding")
-        length_text = headers.get("content-length")
-        if coding is not None:
-            if length_text is not None:
-                raise BadRequest(400, "content-length and transfer-encoding exclude each other")
-            if coding.lower() != "chunked":
-                raise BadRequest(501, "the only transfer-encoding understood is chunked")
-            await self._continue(headers)
-            return await self._chunked_body()
-        if length_text is None:
-            return b""
-        if not (length_text.isascii() and length_text.isdigit()):
-            raise BadRequest(400, "content-length is not a number")
-        length = int(length_text) if len(length_text) < 19 else MAX_BODY + 1  # noqa: PLR2004 - longer than any size
-        if length > MAX_BODY:
-            raise BadRequest(413, f"the body exceeds {MAX_BODY} bytes")
-        await self._continue(headers)
-        return await self._exactly(length)
-
-    async def _chunked_body(self) -> bytes:
+    async def _body(self, announced: int) -> bytes:
         body = bytearray()
+        while max(announced, len(body)) <= MAX_BODY:
+            event = await self._next_event()
+            if not isinstance(event, h11.Data):
+                return bytes(body)
+            body += event.data
+        raise BadRequest(413, f"the body exceeds {MAX_BODY} bytes")
+
+    async def _next_event(self) -> h11.Event | None:
+        """What the peer sent next; None when it may send nothing more before it is answered."""
         while True:
-            line = await self._until(b"\r\n", 4096, 400)
-            digits = line.split(b";", 1)[0].strip()
             try:
-                size = int(digits, 16) if digits.isalnum() else -1
-            except ValueError:
-                size = -1
-            if size < 0:
-                raise BadRequest(400, "a chunk size is not a hexadecimal number")
-            if len(body) + size > MAX_BODY:
-                raise BadRequest(413, f"the body exceeds {MAX_BODY} bytes")
-            if size == 0:
-                break
-            body += await self._exactly(size)
-            if await self._exactly(2) != b"\r\n":
-                raise BadRequest(400, "a chunk does not end where its size says")
-        trailers = 0
-        while line := await self._until(b"\r\n", MAX_HEAD, 431):
-            trailers += len(line)
-            if trailers > MAX_HEAD:
-                raise BadRequest(431, f"the trailers exceed {MAX_HEAD} bytes")
-        return bytes(body)
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise BadRequest(error.error_status_hint, f"this is no valid HTTP/1.1: {error}") from None
+            if isinstance(event, h11.Event):
+                return event
+            if event is h11.PAUSED:
+                return None
+            if self._http.they_are_waiting_for_100_continue:
+                await self._send(h11.InformationalResponse(status_code=100, headers=[]))
+            begun = self._http.their_state is not h11.IDLE or self._http.trailing_data[0]
+            with anyio.move_on_after(PEER_SECONDS if begun else IDLE_SECONDS):
+                if await self._more():
+                    continue
+            raise PeerLeft
 
-    async def _continue(self, headers: Mapping[str, str]) -> None:
-        if headers.get("expect", "").lower() == "100-continue" and not self._buffer:
-            await self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
-
-    async def _until(self, end: bytes, limit: int, status: int) -> bytes:
-        searched = 0
-        while (found := self._buffer.find(end, searched)) < 0:
-            searched = max(0, len(self._buffer) - len(end) + 1)
-            if len(self._buffer) > limit:
-                raise BadRequest(status, f"a line or header block exceeds {limit} bytes")
-            if not await self._more(PEER_SECONDS):
-                raise PeerLeft
-        if found > limit:
-            raise BadRequest(status, f"a line or header block exceeds {limit} bytes")
-        data = bytes(self._buffer[:found])
-        del self._buffer[: found + len(end)]
-        return data
-
-    async def _exactly(self, size: int) -> bytes:
-        while len(self._buffer) < size:
-            if not await self._more(PEER_SECONDS):
-                raise PeerLeft
-        data = bytes(memoryview(self._buffer)[:size])
-        del self._buffer[:size]
-        return data
-
-    async def _more(self, seconds: float) -> bool:
-        """Read once into the buffer; False at the end of the stream or when nothing came in time."""
-        with anyio.move_on_after(seconds):
-            try:
-                self._buffer += await self._stream.receive()
-            except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-                return False
-            return True
-        return False
+    async def _more(self) -> bool:
+        """Read once; False at the end of the stream."""
+        try:
+            self._http.receive_data(await self._stream.receive())
+        except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            return False
+        return True
 
     async def while_connected(self, work: Callable[[], Awaitable[None]]) -> bool:
         """Run `work`, cancelled when the peer leaves; return whether it was finished. Early bytes are kept."""
         finished = False
 
         async def watch(scope: anyio.CancelScope) -> None:
-            while len(self._buffer) <= MAX_HEAD:
-                try:
-                    self._buffer += await self._stream.receive()
-                except (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            while len(self._http.trailing_data[0]) <= MAX_HEAD:
+                if not await self._more():
                     scope.cancel()
                     return
 
@@ -198,7 +137,7 @@ class HttpConnection:
                 await work()
                 finished = True
             except PeerLeft:
-                self._close = True
+                self._http.send_failed()
             group.cancel_scope.cancel()
         return finished
 
@@ -208,47 +147,41 @@ class HttpConnection:
         """Answer with one JSON object. Raises `PeerLeft`."""
         data = json.dumps(body).encode()
         fields = {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
-        await self._send(self._head(status, fields) + (b"" if self._head_only else data))
+        await self._send(_head(status, fields), h11.Data(data=b"" if self._head_only else data), h11.EndOfMessage())
 
     async def refuse(self, error: BadRequest) -> None:
         """Answer a bad request; the connection takes no other request after it."""
-        self._close = True
-        await self.respond(
-            error.status, {"type": "error", "error": {"type": "invalid_request_error", "message": error.message}}
-        )
+        body = {"type": "error", "error": {"type": "invalid_request_error", "message": error.message}}
+        await self.respond(error.status, body, {"connection": "close"})
 
     async def start_events(self, headers: Mapping[str, str]) -> None:
         """Begin a stream of server-sent events. Raises `PeerLeft`."""
-        coding = {"transfer-encoding": "chunked"} if self._chunked else {}
-        fields = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **coding, **headers}
-        await self._send(self._head(200, fields))
+        fields = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache", **headers}
+        await self._send(_head(200, fields))
 
     async def send_event(self, data: bytes) -> None:
         """Send a part of the event stream. Raises `PeerLeft`."""
-        if data:
-            await self._send(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        await self._send(h11.Data(data=data))
 
     async def end_events(self) -> None:
         """End the event stream properly. Raises `PeerLeft`."""
-        if self._chunked:
-            await self._send(b"0\r\n\r\n")
+        await self._send(h11.EndOfMessage())
 
-    def _head(self, status: int, fields: Mapping[str, str]) -> bytes:
-        if self._close:
-            fields = {**fields, "connection": "close"}
-        lines = [
-            f"HTTP/1.1 {status} {_REASONS.get(status, 'Scripted')}",
-            *(f"{name}: {text}" for name, text in fields.items()),
-        ]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
-
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, *events: h11.Event) -> None:
+        data = b"".join(self._http.send(event) or b"" for event in events)
+        if not data:
+            return
         try:
             with anyio.fail_after(PEER_SECONDS):
                 await self._stream.send(data)
         except (TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            self._close = True
+            self._http.send_failed()
             raise PeerLeft from None
+
+
+def _head(status: int, fields: Mapping[str, str]) -> h11.Response:
+    reason = HTTPStatus(status).phrase if status in _KNOWN else "Scripted"
+    return h11.Response(status_code=status, headers=list(fields.items()), reason=reason)
 
 
 def _path(target: str) -> str:
@@ -257,23 +190,3 @@ def _path(target: str) -> str:
     if path.startswith(("http://", "https://")):
         path = "/" + path.split("/", 3)[3] if path.count("/") >= 3 else "/"  # noqa: PLR2004 - scheme://host/
     return unquote(path)
-
-
-def _parse_head(head: bytes) -> tuple[str, str, str, dict[str, str]]:
-    first, *lines = head.decode("latin-1").split("\r\n")
-    parts = first.split(" ")
-    if len(parts) != 3 or not parts[0].isalpha():  # noqa: PLR2004 - method, target, version
-        raise BadRequest(400, "the first line is not a request line")
-    method, target, version = parts
-    if version not in ("HTTP/1.0", "HTTP/1.1"):
-        raise BadRequest(505, "the HTTP version must be 1.1 or 1.0")
-    headers: dict[str, str] = {}
-    for line in lines:
-        name, colon, text = line.partition(":")
-        if not colon or not name or name != name.strip() or "\n" in line or "\0" in line:
-            raise BadRequest(400, "a header line is malformed")
-        name = name.lower()
-        if name == "content-length" and headers.get(name, text.strip()) != text.strip():
-            raise BadRequest(400, "content-length is given twice")
-        headers[name] = text.strip()
-    return method, target, version, headers

@@ -49,7 +49,9 @@ async def test_expect_continue_is_answered_before_the_body() -> None:
     async with ScriptedModel() as model:
         wire = await connect(model.port)
         async with wire.stream:
-            await wire.send(b"POST /v1/messages HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n")
+            await wire.send(
+                b"POST /v1/messages HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 15\r\n\r\n"
+            )
             assert (await wire.head())[0] == 100
             await wire.send(b'{"messages":[]}')
             assert (await wire.reply()).status == 200
@@ -91,26 +93,31 @@ async def test_unknown_paths_are_json_and_keep_the_connection() -> None:
 
 BAD = {
     "no request line": (b"hello\r\n\r\n", 400),
-    "version": (b"GET / HTTP/2\r\n\r\n", 505),
-    "header without colon": (b"GET / HTTP/1.1\r\nhost\r\n\r\n", 400),
-    "folded header": (b"GET / HTTP/1.1\r\na: b\r\n c: d\r\n\r\n", 400),
-    "length not a number": (b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n", 400),
-    "two lengths": (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
-    "length and chunked": (b"POST / HTTP/1.1\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n", 400),
-    "other coding": (b"POST / HTTP/1.1\r\ntransfer-encoding: gzip\r\n\r\n", 501),
-    "compressed": (b"POST / HTTP/1.1\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx", 415),
-    "chunk size": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
-    "negative chunk": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n", 400),
-    "chunk end": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n", 400),
-    "endless chunk size line": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n" + b"0" * 5000, 400),
-    "huge length": (b"POST / HTTP/1.1\r\ncontent-length: 9999999999\r\n\r\n", 413),
-    "absurd length": (b"POST / HTTP/1.1\r\ncontent-length: " + b"9" * 5000 + b"\r\n\r\n", 413),
-    "huge chunk": (b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nffffffffff\r\n", 413),
-    "endless header": (b"GET / HTTP/1.1\r\na: " + b"x" * 70000, 431),
-    "body not JSON": (b"POST /v1/messages HTTP/1.1\r\ncontent-length: 1\r\n\r\n{", 400),
-    "body not an object": (b"POST /v1/messages HTTP/1.1\r\ncontent-length: 2\r\n\r\n[]", 400),
-    "body too deep": (b"POST /v1/messages HTTP/1.1\r\ncontent-length: 200000\r\n\r\n" + b"[" * 200000, 400),
-    "no messages": (b"POST /v1/messages HTTP/1.1\r\ncontent-length: 2\r\n\r\n{}", 400),
+    "version": (b"GET / HTTP/2.0\r\n\r\n", 505),
+    "header without colon": (b"GET / HTTP/1.1\r\nhost: x\r\nname\r\n\r\n", 400),
+    "folded header": (b"GET / HTTP/1.1\r\n host: x\r\n\r\n", 400),
+    "length not a number": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n", 400),
+    "two lengths": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n", 400),
+    "length and chunked": (
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
+        400,
+    ),
+    "other coding": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: gzip\r\n\r\n", 501),
+    "compressed": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-encoding: gzip\r\ncontent-length: 1\r\n\r\nx", 415),
+    "chunk size": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400),
+    "negative chunk": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n-1\r\n", 400),
+    "chunk end": (b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\nabc\r\n", 400),
+    "endless chunk size line": (
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + b"0" * 70000,
+        431,
+    ),
+    "huge length": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 9999999999\r\n\r\n", 413),
+    "absurd length": (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: " + b"9" * 5000 + b"\r\n\r\n", 400),
+    "endless header": (b"GET / HTTP/1.1\r\nhost: x\r\na: " + b"x" * 70000, 431),
+    "body not JSON": (b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n{", 400),
+    "body not an object": (b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n[]", 400),
+    "body too deep": (b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 200000\r\n\r\n" + b"[" * 200000, 400),
+    "no messages": (b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}", 400),
 }
 
 
@@ -129,7 +136,20 @@ async def test_bad_requests_are_answered_and_the_model_lives_on(name: str) -> No
         assert model.total_calls == 1
 
 
-@pytest.mark.parametrize("part", [b"", b"POST /v1/me", b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\n{"])
+async def test_a_body_in_chunks_has_the_same_bound() -> None:
+    async with ScriptedModel() as model:
+        with patch.object(scripted_http, "MAX_BODY", 100):
+            wire = await connect(model.port)
+            async with wire.stream:
+                head = b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+                await wire.send(head + b"ffffffffff\r\n" + b"x" * 101)
+                assert (await wire.reply()).status == 413
+                assert await wire.rest() == b""
+
+
+@pytest.mark.parametrize(
+    "part", [b"", b"POST /v1/me", b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{"]
+)
 async def test_clients_that_leave_in_the_middle_harm_nobody(part: bytes) -> None:
     async with ScriptedModel() as model:
         wire = await connect(model.port)
@@ -144,7 +164,7 @@ async def test_a_client_that_stands_still_is_given_up() -> None:
         with patch.object(scripted_http, "PEER_SECONDS", 0.05):
             wire = await connect(model.port)
             async with wire.stream:
-                await wire.send(b"POST /v1/messages HTTP/1.1\r\ncontent-length: 100\r\n\r\n{")
+                await wire.send(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{")
                 assert await wire.rest() == b""
 
 

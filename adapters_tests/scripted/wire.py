@@ -65,7 +65,8 @@ class Wire:
     async def head(self) -> tuple[int, dict[str, str]]:
         with anyio.fail_after(LIMIT):
             lines = (await self.reader.receive_until(b"\r\n\r\n", 65536)).decode().split("\r\n")
-        headers = dict(line.split(": ", 1) for line in lines[1:])
+        pairs = (line.split(": ", 1) for line in lines[1:])
+        headers = {name.lower(): text for name, text in pairs}
         return int(lines[0].split(" ")[1]), headers
 
     async def reply(self, *, no_body: bool = False) -> Reply:
