@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 _AGENT_OPTIONS: Final = (
     Option(
         "--scripted",
-        "answer from the script in FILE instead of a model: no account, no network, a home of its own",
+        "answer from the script in FILE instead of a model: no account, no network, an isolated home",
         "FILE",
     ),
-    Option("--home", "with --scripted: keep that home in DIR (default: a temporary folder)", "DIR"),
+    Option("--home", "with --scripted: keep the isolated home in DIR (default: a temporary folder)", "DIR"),
 )
 
 
@@ -42,8 +42,8 @@ def _agent_command(name: str, title: str) -> Command:
     return Command(
         name,
         f"serve {title} to an ACP client over stdin and stdout",
-        "An ACP client starts this command; nothing but protocol is read from stdin and written to stdout, log lines go to"
-        f"\nstderr. It ends when stdin ends, or on SIGTERM or SIGINT. All environment variables reach {title}.",
+        "An ACP client starts this command. stdin and stdout carry the protocol only; log lines go to stderr. The command"
+        f"\nends when stdin ends, or on SIGTERM or SIGINT. {title} inherits all environment variables.",
         _AGENT_OPTIONS,
     )
 
@@ -54,30 +54,30 @@ _COMMANDS: Final = (
     Command(
         "demo",
         "show, offline and without an account, that a prompt sent twice is inserted once",
-        "Starts the real runtime against a scripted model on 127.0.0.1, in a temporary home.",
+        "Starts the real runtime with a scripted model on 127.0.0.1 and a temporary home.",
         takes_runtime=True,
     ),
     Command(
         "doctor",
-        "say what would be started and whether it can work here",
-        "Starts no session, sends and writes nothing, prints no secret. Exit status 1: something has to be done first.",
+        "check which runtime an agent would start here, and what is missing",
+        "Starts no session, sends nothing, leaves no file behind and prints no secret. Exit status 1: an agent would not work.",
         (Option("--json", "print the report as JSON"),),
         takes_runtime=True,
     ),
     Command(
         "check",
-        "say which rules of the protocol any ACP agent holds, and show where it does not",
-        "Starts the command behind -- some forty times, and kills it too; leaves nothing running. Without --scripted or"
-        "\n--prompts it sends no prompt and only looks at the rules that need none. Exit status 1: a rule is broken."
-        "\nMore in docs/check.md.",
+        "check any ACP agent against the rules of the protocol, and show where it breaks them",
+        "Starts the command after -- about forty times and sometimes kills it; leaves no process running. Without --scripted"
+        "\nor --prompts no prompt is sent, and only rules that need none are checked. Exit status 1: a rule is broken."
+        "\nDetails: docs/check.md.",
         (
-            Option("--scripted", "a scripted model and an isolated home for the command, for this runtime", "RUNTIME"),
-            Option("--prompts", "send about a hundred short prompts to whatever the command uses"),
-            Option("--rule", "only this rule, or all of a kind (KEY-4, KEY, TRACE)", "ID", many=True),
+            Option("--scripted", "give the command a scripted model and an isolated home for this runtime", "RUNTIME"),
+            Option("--prompts", "send about a hundred short prompts to the model that the command uses"),
+            Option("--rule", "check only this rule, or all rules of a group (KEY-4, KEY, TRACE)", "ID", many=True),
             Option("--json", "print the result as JSON"),
             Option("--list", "print the rules and check nothing"),
-            Option("--cwd", "the folder of the sessions (default: a temporary one)", "DIR"),
-            Option("--timeout", "the longest that any one answer may take (default: 20)", "SECONDS"),
+            Option("--cwd", "the working folder of the sessions (default: a temporary folder)", "DIR"),
+            Option("--timeout", "the longest wait for one answer (default: 20)", "SECONDS"),
         ),
         takes_rest=True,
     ),
@@ -194,10 +194,10 @@ _FRONTS: Final[Mapping[str, _Front]] = {
 }
 
 _GRAMMAR: Final = Grammar(
-    "Agents for clients of the Agent Client Protocol (ACP), with prompts that are safe to send again.",
+    "Agents for clients of the Agent Client Protocol (ACP). A prompt sent twice with one key is inserted once.",
     _COMMANDS,
     tuple(_FRONTS),
-    "Set-up of clients, environment variables and limits: README.md and docs/ of the project.",
+    "Client set-up, environment variables and limits: see README.md and docs/ of the project.",
 )
 
 
@@ -225,7 +225,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1 if lost.reader_left else _complain(str(lost), 1)
     except OSError as error:  # of the system, and not of this program: a full disk, a folder that is gone
         place = f" ({error.filename})" if error.filename else ""
-        return _complain(f"it cannot go on: {error.strerror or type(error).__name__}{place}", 1)
+        return _complain(
+            f"stopped by the operating system: {error.strerror or type(error).__name__}{place}; correct that and try again",
+            1,
+        )
     except Exception as error:  # noqa: BLE001 - a traceback helps no user; kind and place do for a report
         from adapters.stdio_server import where
 
@@ -287,7 +290,7 @@ def _installed(out: TextIO) -> Sequence[str]:
     if not found:
         raise problems[0]
     for problem in problems:
-        print(f"Left out: {problem}\n", file=out)
+        print(f"Skipped: {problem}\n", file=out)
     return found
 
 
@@ -313,21 +316,23 @@ def _check(asked: Invocation, out: TextIO) -> int:
         raise UsageError(f"check needs a command: {PROGRAM} check [OPTIONS] -- COMMAND ...")
     found = shutil.which(command[0])
     if found is None:
-        where = f"a relative path is looked for in {Path.cwd()}" if "/" in command[0] else "it is not on the PATH"
-        raise UsageError(f"there is no command {command[0]!r} that can be started: {where}")
+        where = f"a relative path starts from {Path.cwd()}" if "/" in command[0] else "it is not on the PATH"
+        raise UsageError(f"cannot find the command {command[0]!r}: {where}")
     if runtime is not None and runtime not in _FRONTS:
-        raise UsageError(f"--scripted: unknown runtime {runtime!r}: there is {', '.join(_FRONTS)}")
+        raise UsageError(f"--scripted: unknown runtime {runtime!r}: choose {' or '.join(_FRONTS)}")
     if runtime is not None and "prompts" in options:
-        raise UsageError("--prompts is for a command's own model: --scripted sends prompts anyway")
+        raise UsageError(
+            "--prompts and --scripted exclude each other: leave out --prompts, --scripted always sends prompts"
+        )
     folder = options.get("cwd")
     if folder is not None and not Path(folder).is_dir():
-        raise UsageError(f"--cwd: {folder} is not a folder")
+        raise UsageError(f"--cwd: {folder} is not a folder: name an existing one")
     try:
         bound = float(options.get("timeout", BOUND))
     except ValueError:
         bound = 0.0
     if not 0 < bound <= 3600:  # noqa: PLR2004 - an hour
-        raise UsageError(f"--timeout: {options['timeout']!r} is no number of seconds above 0 and at most 3600")
+        raise UsageError(f"--timeout: {options['timeout']!r} must be a number of seconds, above 0 and at most 3600")
     try:
         chosen = choose(options["rule"]) if "rule" in options else None
     except ValueError as error:
@@ -348,7 +353,7 @@ def _check(asked: Invocation, out: TextIO) -> int:
 def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
     script, home = options.get("scripted"), options.get("home")
     if home is not None and script is None:
-        raise UsageError("--home is for --scripted FILE only")
+        raise UsageError("--home needs --scripted FILE")
     front.check()
     if script is None:
         _check_folder(front)

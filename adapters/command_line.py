@@ -68,7 +68,7 @@ class Grammar:
     def parse(self, arguments: Sequence[str]) -> Invocation:
         """Understand the arguments after the program's name. Raises `UsageError`."""
         if not arguments:
-            raise UsageError(f"a command is missing: {self._names()} (see {PROGRAM} --help)")
+            raise UsageError(f"no command given: choose {self._names()} (see {PROGRAM} --help)")
         first, *rest = arguments
         if first in ("--version", "-V"):
             return Invocation("version")
@@ -77,7 +77,7 @@ class Grammar:
         command = self._commands.get(first)
         if command is None:
             kind = "option" if first.startswith("-") else "command"
-            raise UsageError(f"unknown {kind} {first!r}: there are {self._names()} (see {PROGRAM} --help)")
+            raise UsageError(f"unknown {kind} {first!r}: choose {self._names()} (see {PROGRAM} --help)")
         return self._parse_command(command, rest)
 
     def help(self, topic: Command | None = None) -> str:
@@ -85,7 +85,7 @@ class Grammar:
         if topic is not None:
             return _command_help(topic, self._runtimes)
         rows = [(name, command.help) for name, command in self._commands.items()]
-        rows += [("--version", "print the version"), ("--help", "print this text; after a command, its options")]
+        rows += [("--version", "print the version"), ("--help", "print this text; after a command: its options")]
         return f"usage: {PROGRAM} COMMAND [OPTIONS]\n\n{self._summary}\n\n{_table(rows)}\n\n{self._footer}\n"
 
     def _parse_command(self, command: Command, words: Sequence[str]) -> Invocation:
@@ -101,11 +101,11 @@ class Grammar:
                 return Invocation("help", topic=command)
             if not word.startswith("-"):
                 if command.takes_rest:
-                    raise UsageError(f"write the command behind --: {PROGRAM} {command.name} [OPTIONS] -- {word} ...")
+                    raise UsageError(f"write the command after --: {PROGRAM} {command.name} [OPTIONS] -- {word} ...")
                 if not command.takes_runtime or runtime is not None:
                     raise UsageError(f"{command.name} takes no argument {word!r} (see {PROGRAM} {command.name} --help)")
                 if word not in self._runtimes:
-                    raise UsageError(f"unknown runtime {word!r}: there is {', '.join(self._runtimes)}")
+                    raise UsageError(f"unknown runtime {word!r}: choose {' or '.join(self._runtimes)}")
                 runtime = word
                 continue
             option = known.get(name)
@@ -123,7 +123,7 @@ class Grammar:
 
     def _names(self) -> str:
         *most, last = self._commands
-        return f"{', '.join(most)} and {last}" if most else last
+        return f"{', '.join(most)} or {last}" if most else last
 
 
 def _command_help(command: Command, runtimes: Sequence[str]) -> str:

@@ -232,7 +232,7 @@ async def _hold(show: _Show, client: Client) -> None:
     replayed = await _replayed(client, session, show)
     show.claim("a held prompt is not answered before it is inserted", not early)
     show.claim("sent twice, both requests get the one messageId", len(set(answers)) == 1)
-    show.claim("it was taken in once: once shown, once stored", inserted == replayed.count(answers[0]) == 1)
+    show.claim("it was inserted once: shown once, stored once", inserted == replayed.count(answers[0]) == 1)
     show.claim("the model was asked about it once", asked == 1)
 
 

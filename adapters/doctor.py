@@ -41,7 +41,7 @@ UNSURE: Final = "unsure"
 FAILED: Final = "failed"
 """The agent would not work."""
 
-_SHOWS_LATER: Final = " (whether it is valid shows at the first prompt)"
+_SHOWS_LATER: Final = " (the first prompt shows whether it is valid)"
 
 _LOGIN_VARIABLES: Final = (
     "ANTHROPIC_API_KEY",
@@ -92,7 +92,7 @@ def run_doctor(runtimes: Sequence[str], out: TextIO, *, as_json: bool = False, n
             f"acp-adapters {__version__} (code {fingerprint()}), Python {platform.python_version()}, {platform.system()}\n"
         )
         out.writelines(f"\n{name}\n{''.join(map(_to_text, checks))}" for name, checks in reports.items())
-        verdict = "No problems found." if healthy else "It would not work yet: see the lines marked [no]."
+        verdict = "No problems found." if healthy else "Problems found: see the lines marked [no]."
         out.write(f"\n{verdict}\n")
     out.flush()
     return 0 if healthy else 1
@@ -118,7 +118,8 @@ def check_claude(environ: Mapping[str, str]) -> list[Check]:
         return [*program, Check("session store", FAILED, error.message)]
     store = _store(claude_folder.config_dir(environ) / "projects", claude_folder.VARIABLE)
     usable = found if program[-1].status != FAILED else None
-    return [*program, _claude_settings(environ), store, _locks(environ), _claude_login(usable, environ)]
+    checks = [*program, _claude_settings(environ), store, _locks(environ), _claude_login(usable, environ)]
+    return [*checks, *_leftovers("a prompt that is sent again may be inserted twice", _CLAUDE.title)]
 
 
 def check_codex(environ: Mapping[str, str]) -> list[Check]:
@@ -135,7 +136,8 @@ def check_codex(environ: Mapping[str, str]) -> list[Check]:
     usable = found if program[-1].status != FAILED else None
     status = inquiry.codex_status(usable.path, environ) if usable else None
     configuration, login = _codex_configuration(str(usable.path) if usable else "codex", home, status)
-    return [*program, configuration, _store(home / "sessions", codex_folder.VARIABLE), login]
+    store = _store(home / "sessions", codex_folder.VARIABLE)
+    return [*program, configuration, store, login, *_leftovers("the tools among them go on", _CODEX.title)]
 
 
 _CHECKS: Final = {"claude": check_claude, "codex": check_codex}
@@ -168,19 +170,19 @@ def _program(
     if found is None:
         return [Check("program" if environ.get(known.variable) else _NOT_INSTALLED, FAILED, missing(environ))]
     program = Check("program", OK, f"{found.path} (from {found.source}{_package_version(found.source)})")
-    remedy = f"reinstall it, or set {known.variable} to one that starts"
+    remedy = f"reinstall {known.title}, or set {known.variable} to a program that starts"
     if found.source == known.variable:
-        remedy = f"unset {known.variable}, or point it to one that starts"
+        remedy = f"unset {known.variable}, or set it to a program that starts"
     version, problem = _version(found.path, environ)
     if problem is not None:
         return [program, Check("version", FAILED, problem, remedy)]
     number = known.version.fullmatch(version)
     if number is None:
-        text = f"this is not {known.title}: --version prints {version}"
-        return [program, Check("version", FAILED, text, f"unset {known.variable}, or point it to {known.title}")]
+        text = f"this program is not {known.title}: --version prints {version}"
+        return [program, Check("version", FAILED, text, f"unset {known.variable}, or set it to {known.title}")]
     if numbers(number[1]) < numbers(known.tested):
         text = f"{version}, older than the tested {known.tested}"
-        return [program, Check("version", UNSURE, text, "update it, if something does not work")]
+        return [program, Check("version", UNSURE, text, f"update {known.title} if something does not work")]
     return [program, Check("version", OK, f"{version}, tested with {known.tested}")]
 
 
@@ -196,7 +198,7 @@ def _version(program: Path, environ: Mapping[str, str]) -> tuple[str, str | None
     try:
         status, output, errors = inquiry.run([str(program), "--version"], environ)
     except OSError as error:
-        return "", f"it cannot be started: {error.strerror}"
+        return "", f"the program cannot be started: {error.strerror}"
     except subprocess.TimeoutExpired:
         return "", f"no answer to --version within {inquiry.SECONDS:g} seconds"
     if status != 0 or not _first_line(output):
@@ -205,12 +207,12 @@ def _version(program: Path, environ: Mapping[str, str]) -> tuple[str, str | None
 
 
 def _store(folder: Path, variable: str) -> Check:
-    reason = "prompts that are not stored are not recognized when they are sent again"
-    return _folder("session store", folder, f"make it writable, or set {variable}: {reason}")
+    reason = "only a stored prompt is recognized when it is sent again"
+    return _folder("session store", folder, f"make it writable, or set {variable} to another folder: {reason}")
 
 
 def _locks(environ: Mapping[str, str]) -> Check:
-    name, remedy = "lock folder", "make it writable, or set ACP_ADAPTERS_STATE_DIR to another one"
+    name, remedy = "lock folder", "make it writable, or set ACP_ADAPTERS_STATE_DIR to another folder"
     try:
         folder = state_place(environ)
     except AcpError as error:
@@ -220,7 +222,7 @@ def _locks(environ: Mapping[str, str]) -> Check:
             return Check(name, FAILED, f"{folder} belongs to another user", remedy)
         return _folder(name, folder, remedy)
     except OSError as error:
-        return Check(name, FAILED, f"{folder} cannot be looked at: {error.strerror}", remedy)
+        return Check(name, FAILED, f"{folder} cannot be checked: {error.strerror}", remedy)
 
 
 def _folder(name: str, folder: Path, remedy: str) -> Check:
@@ -231,7 +233,7 @@ def _folder(name: str, folder: Path, remedy: str) -> Check:
         if existing != folder:
             detail += " (will be made)"
         if not existing.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, f"{existing} is no folder")
+            raise NotADirectoryError(errno.ENOTDIR, f"{existing} is not a folder")
         with tempfile.TemporaryFile(dir=existing) as file:
             file.write(bytes(4096))
             file.flush()
@@ -246,7 +248,12 @@ def _claude_settings(environ: Mapping[str, str]) -> Check:
     settings = claude_folder.config_dir(environ) / "settings.json"
     for file in (settings, inquiry.claude_state_file(environ)):
         if problem := inquiry.json_problem(file):
-            return Check("settings", FAILED, problem, "correct that file: Claude Code passes over the whole of it")
+            return Check(
+                "settings",
+                FAILED,
+                problem,
+                "correct the file: Claude Code ignores all of it, permission rules included",
+            )
     return Check(
         "settings", OK, str(settings) if settings.exists() else f"{settings} (none: Claude Code's own defaults)"
     )
@@ -254,22 +261,32 @@ def _claude_settings(environ: Mapping[str, str]) -> Check:
 
 def _claude_login(usable: Found | None, environ: Mapping[str, str]) -> Check:
     program = shlex.quote(str(usable.path)) if usable else "claude"
-    remedy = f"to log in:  {program} auth login  or set ANTHROPIC_API_KEY; to ask:  {program} auth status"
+    remedy = f"to log in:  {program} auth login  or set ANTHROPIC_API_KEY; to check:  {program} auth status"
     said = inquiry.claude_login(usable.path, environ) if usable else inquiry.Login(None)
     if said.known:
-        return Check("login", OK, f"Claude Code has one ({said.method or 'no word of what kind'})" + _SHOWS_LATER)
+        return Check("login", OK, f"Claude Code has a login ({said.method or 'kind unknown'})" + _SHOWS_LATER)
     if said.known is False:
         if sys.platform == "darwin":
-            return Check("login", UNSURE, "no sign of one, but a keychain cannot be seen from here", remedy)
-        return Check("login", FAILED, "nobody is logged in", remedy)
+            return Check("login", UNSURE, "none found, but doctor cannot read the keychain", remedy)
+        return Check("login", FAILED, "not logged in", remedy)
     signs = [f"{name} is set" for name in _LOGIN_VARIABLES if environ.get(name)]
     credentials = claude_folder.config_dir(environ) / ".credentials.json"
     if os.path.exists(credentials):  # noqa: PTH110 - False, not an error, where the folder may not be searched
         signs.append(f"{credentials} exists")
     if signs:
         return Check("login", OK, "; ".join(signs) + _SHOWS_LATER)
-    detail = "no sign of one (a system keychain and key helpers cannot be seen from here)"
+    detail = "none found, but doctor cannot read a system keychain or a key helper"
     return Check("login", UNSURE, detail, remedy)
+
+
+def _leftovers(consequence: str, title: str) -> list[Check]:
+    """A warning where processes cannot be found by the mark of their agent, which takes /proc."""
+    if sys.platform != "darwin":
+        return []
+    detail = f"macOS: processes left by a killed agent are not stopped; {consequence}"
+    return [
+        Check("crash safety", UNSURE, detail, f"after a crash of the agent, end the {title} that it left, then resume")
+    ]
 
 
 def _codex_configuration(program: str, home: Path, status: inquiry.CodexStatus | None) -> tuple[Check, Check]:
@@ -278,23 +295,23 @@ def _codex_configuration(program: str, home: Path, status: inquiry.CodexStatus |
     `status` is None when it was not asked.
     """
     file, command = home / "config.toml", shlex.quote(program)
-    remedy = f"to log in:  {command} login; to ask:  {command} login status"
-    unsure = Check("login", UNSURE, "not known", remedy)
+    remedy = f"to log in:  {command} login; to check:  {command} login status"
+    unsure = Check("login", UNSURE, "unknown", remedy)
     name = str(file) if file.exists() else f"{file} (none: Codex's own defaults)"
     if status is None:
         return Check("configuration", UNSURE, name), unsure
     if status.broken:
-        see = f"to see what is wrong in it:  {command} login status"
+        see = f"to see the error:  {command} login status"
         return Check("configuration", FAILED, f"{file}{status.place} cannot be loaded", see), unsure
     loaded = Check("configuration", OK, name)
     if status.login.known:
-        return loaded, Check("login", OK, "Codex has one" + _SHOWS_LATER)
+        return loaded, Check("login", OK, "Codex has a login" + _SHOWS_LATER)
     if status.login.known is None:
         return replace(loaded, status=UNSURE, detail=f"{name} (no answer to login status)"), unsure
     if _own_provider(file):
-        detail = f"Codex has none of its own; the model provider of your own in {file} may need none"
+        detail = f"Codex has no login; the model provider in {file} may need none"
         return loaded, Check("login", UNSURE, detail, remedy)
-    return loaded, Check("login", FAILED, "nobody is logged in", remedy)
+    return loaded, Check("login", FAILED, "not logged in", remedy)
 
 
 def _own_provider(file: Path) -> bool:

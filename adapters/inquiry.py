@@ -149,7 +149,7 @@ def json_problem(path: Path) -> str | None:
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
-            return f"{path} is no file"
+            return f"{path} is not a file"
         text = path.read_bytes().decode("utf-8-sig")
         value: Any = json.loads(text, parse_constant=_no_constant) if text.strip() else {}
     except FileNotFoundError:
@@ -157,10 +157,10 @@ def json_problem(path: Path) -> str | None:
     except json.JSONDecodeError as error:
         return f"{path}:{error.lineno}:{error.colno}: {error.msg}"
     except UnicodeDecodeError:
-        return f"{path} is no UTF-8"
+        return f"{path} is not UTF-8 text"
     except (OSError, ValueError, RecursionError) as error:
-        return f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is no JSON'}"
-    return None if isinstance(value, dict) else f"{path}:1:1: it is no JSON object"
+        return f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else 'it is not JSON'}"
+    return None if isinstance(value, dict) else f"{path}:1:1: it is not a JSON object"
 
 
 def _no_constant(_name: str) -> None:

@@ -60,7 +60,7 @@ def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
 
 
 def _cannot_start(reason: str | None) -> int:
-    log("cannot start: standard input and output must be open, to an ACP client", reason=reason)
+    log("cannot start: stdin and stdout must be connected to an ACP client", reason=reason)
     return 1
 
 

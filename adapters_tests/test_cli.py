@@ -224,7 +224,10 @@ def test_a_disk_that_is_full_elsewhere_is_told_in_words_too(
 
     monkeypatch.setattr(doctor, "run_doctor", fail)
     assert cli.main(["doctor"]) == 1
-    assert capsys.readouterr().err == "acp-adapters: it cannot go on: No space left on device (/tmp/somewhere)\n"
+    assert (
+        capsys.readouterr().err
+        == "acp-adapters: stopped by the operating system: No space left on device (/tmp/somewhere); correct that and try again\n"
+    )
 
 
 @pytest.mark.anyio

@@ -39,9 +39,9 @@ def test_arguments_are_understood(arguments: list[str], expected: Invocation) ->
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
-        ([], "a command is missing: serve, show and try"),
-        (["sreve"], "unknown command 'sreve': there are serve, show and try"),
-        (["try", "a"], "write the command behind --: acp-adapters try [OPTIONS] -- a ..."),
+        ([], "no command given: choose serve, show or try"),
+        (["sreve"], "unknown command 'sreve': choose serve, show or try"),
+        (["try", "a"], "write the command after --: acp-adapters try [OPTIONS] -- a ..."),
         (["show", "--"], "unknown option '--' of show"),
         (["--fast"], "unknown option '--fast'"),
         (["serve", "--slow"], "unknown option '--slow' of serve"),
@@ -50,7 +50,7 @@ def test_arguments_are_understood(arguments: list[str], expected: Invocation) ->
         (["serve", "--fast=1"], "--fast takes no value"),
         (["serve", "--from"], "--from needs a value: --from FILE"),
         (["serve", "--from="], "--from needs a value: --from FILE"),
-        (["show", "three"], "unknown runtime 'three': there is one, two"),
+        (["show", "three"], "unknown runtime 'three': choose one or two"),
         (["show", "one", "two"], "show takes no argument 'two'"),
         (["a\nb"], r"unknown command 'a\nb'"),
     ],

@@ -152,7 +152,7 @@ def test_without_stdin_or_stdout_it_says_so_and_ends(closed: str, named: str) ->
     result = ran(["sh", "-c", f'exec "$@" {closed}', "sh", *stub()])
     assert result.returncode == 1
     printed = result.stderr.decode()
-    assert printed.startswith("acp-adapters: cannot start: standard input and output must be open")
+    assert printed.startswith("acp-adapters: cannot start: stdin and stdout must be connected")
     assert printed.endswith(f'"{named}"\n')
     assert printed.count("\n") == 1
 

@@ -290,7 +290,7 @@ class Connection:
         self._waiting += 1
         self._waiting_bytes += size
         if full:
-            busy = InternalError("Too many requests wait for their answer: let some end, then send this one again.")
+            busy = InternalError("Too many requests are open: wait for some answers, then send this request again.")
             request.fail(self._refusal(method, busy))
             return
         if not known and params is not None:

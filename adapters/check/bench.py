@@ -30,7 +30,7 @@ CAPABILITIES: Json = {}
 
 _KEPT = 200_000
 """Messages of a connection that are kept: far more than any rule causes; an agent that never stops shall not fill memory."""
-_TOO_SOON = "the work ended before the rule could be looked at: try --scripted"
+_TOO_SOON = "the work ended before the rule could be checked: try --scripted"
 
 
 @dataclass

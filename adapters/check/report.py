@@ -10,7 +10,7 @@ from adapters.check.bench import Bench
 from adapters.check.verdict import Need, Outcome, Rule, Section
 from adapters.client.record import as_object
 
-NOT_LOOKED_AT = "not looked at, because "
+NOT_LOOKED_AT = "not checked, because "
 """How the reason of a rule begins that depends on another one."""
 
 
@@ -64,7 +64,7 @@ class Printer:
         """The last lines. `misplaced` are arguments that are paths from another folder than the command's."""
         self._print("")
         if self._skipped:
-            self._print(f"{self._skipped} more rules were not looked at, for the same reasons.")
+            self._print(f"{self._skipped} more rules were not checked, for the same reasons.")
         for text in remarks(outcomes, bench, misplaced):
             self._print(text)
         self._print(summary(outcomes))
@@ -88,14 +88,16 @@ def remarks(outcomes: Sequence[Outcome], bench: Bench, misplaced: Sequence[str] 
     told: list[str] = []
     if misplaced and any(outcome.rule.opens is Need.VERSION and outcome.standing == "broken" for outcome in outcomes):
         told.append(
-            f"The command is started in {bench.cwd}, from where {', '.join(misplaced)} is not found:"
-            " write the whole path, or give --cwd."
+            f"The command starts in {bench.cwd}, where {', '.join(misplaced)} does not exist:"
+            " write absolute paths, or give --cwd."
         )
     if reads_keys(outcomes) is False:
-        told.append("This agent does not read idempotencyKey: a proposal of November 2026, not part of schema 2.4.0.")
+        told.append("This agent ignores idempotencyKey, a proposal of November 2026 that is not part of schema 2.4.0.")
     sent = any(outcome.rule.needs >= Need.PROMPT and outcome.standing != "not applicable" for outcome in outcomes)
     if sent and not bench.stage.controlled:
-        told.append("Model calls were not counted: prompts went to whatever the command uses (see --scripted).")
+        told.append(
+            "Model calls were not counted: the prompts went to the model that the command uses (see --scripted)."
+        )
     return told
 
 

@@ -27,7 +27,7 @@ _SHORTEST = 1.0
 _SILENT = 6
 """Rules in a row without an answer after which an agent is given up."""
 
-NO_PROMPTS = "sends prompts: give --scripted claude|codex, or --prompts to send them to what the command uses"
+NO_PROMPTS = "needs prompts: give --scripted claude|codex, or --prompts to use the command's own model"
 
 
 class Runner:
@@ -126,7 +126,7 @@ class Runner:
         return short
 
     def _short_wait(self) -> str:
-        return f"waits are short after {self._lost:.0f} s without an answer (--rule looks at it alone)"
+        return f"waits are short after {self._lost:.0f} s without an answer (check it alone with --rule)"
 
     async def _look(self, rule: Rule) -> None:
         bound = self._bench.bound * _WAITS
@@ -137,7 +137,7 @@ class Runner:
                 await rule.check(self._bench)
         except TimeoutError:
             self._bench.spoil()
-            raise Silence(f"nothing was decided within {bound:g} s") from None
+            raise Silence(f"no result within {bound:g} s") from None
         except Broken:
             self._bench.spoil()
             raise

@@ -143,7 +143,7 @@ class Watch:
             if not await self._tasks.until(over, _WITHDRAW_AGAIN):
                 await process.request("interrupt", bound=_ANSWER_BOUND, cancel_queued=True)
         except ControlError as error:
-            log("a prompt could not be asked back", session=self._store.session_id, reason=str(error))
+            log("a prompt could not be withdrawn", session=self._store.session_id, reason=str(error))
 
     def interrupt_again(self) -> None:
         """A turn has begun since the interrupt: that came too early and is lost."""

@@ -131,7 +131,7 @@ class ClaudeRuntime:
             await launcher.end_predecessors(session_id)
             await in_thread_without(partial(listing.delete, config_dir(self._environ), session_id))
         except OSError as error:
-            text = f"The stored session cannot be removed: {error.strerror} ({error.filename})."
+            text = f"The stored session cannot be deleted ({error.strerror}): make {error.filename} writable, then try again."
             raise InternalError(text) from None
         finally:
             await give_back(lock)
@@ -157,7 +157,9 @@ async def _require_stored(launcher: Launcher, session_id: str, cwd: str) -> None
     try:
         stored = await in_thread_without(partial(_is_stored, launcher, session_id, cwd))
     except OSError as error:
-        raise InternalError(f"The stored session cannot be read: {error.strerror}.") from None
+        raise InternalError(
+            f"The stored session cannot be read ({error.strerror}): correct that, then resume it again."
+        ) from None
     if not stored:
         raise ResourceNotFound(session_id, NOT_STORED)
 

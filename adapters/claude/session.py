@@ -268,7 +268,7 @@ class ClaudeSession:
                         self._servers.tell(signal.servers)
                     self._show(frame)
         except Exception as error:  # noqa: BLE001 - one frame that we cannot take must not end the session (D11)
-            log("a frame was not understood", session=self.session_id, error=type(error).__name__)
+            log("a frame could not be handled", session=self.session_id, error=type(error).__name__)
         self.tasks.changed()
 
     def _log_once(self, kind: str) -> None:
@@ -403,7 +403,7 @@ class ClaudeSession:
         await self._store.refresh()
         if await self.tasks.until(lambda: not self._store.overtaken, _MIRROR_BOUND):
             return False
-        log("the session was continued elsewhere; restarting Claude Code on it", session=self.session_id)
+        log("another process wrote to the session; restarting Claude Code on it", session=self.session_id)
         return True
 
     async def withdraw(self, message_id: str) -> None:

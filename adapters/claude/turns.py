@@ -233,7 +233,7 @@ class Turns:
             return [PromptLiveOnly(submission.message_id)]
         self._burnt.add(submission.message_id)
         if found is None:
-            return self._fail(_unknown("Claude Code gave no word of the prompt"))
+            return self._fail(_unknown("Claude Code did not report what became of the prompt"))
         wanted = submission.withdrawing or self.interrupting or self.closing
         if submission.reason == "ended" or wanted:
             return self._fail(None)
@@ -388,5 +388,5 @@ class Turns:
 
 def _unknown(what: str) -> InternalError:
     """The error of a prompt whose fate nobody can tell for now; it does not claim that nothing was inserted."""
-    text = f"{what} and its stored session cannot be read; resend with the same key to find out."
+    text = f"{what}, and the stored session cannot be read: send the prompt again with the same key."
     return InternalError(text, {"inserted": None})

@@ -248,7 +248,7 @@ class Client:
 
     def _take(self, message: Message, value: Any) -> None:
         if not isinstance(value, dict):
-            self.faults.append("a message that is no object")
+            self.faults.append("a message that is not an object")
         elif message.method is None:
             self._take_answer(message)
         elif "id" in value:

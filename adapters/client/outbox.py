@@ -259,7 +259,7 @@ def _entry_of(line: bytes, where: str) -> Entry:
         known = {name.name for name in fields(Entry)}
         return Entry(**{name: member for name, member in cast("dict[str, Any]", value).items() if name in known})
     except (ValueError, TypeError, AttributeError):
-        raise ValueError(f"{where}: this is no entry of an outbox.") from None
+        raise ValueError(f"{where}: this is not an entry of an outbox.") from None
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

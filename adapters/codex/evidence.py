@@ -53,7 +53,7 @@ class Evidence:
                     raise _unclear(f"a file of this session cannot be read ({self._history.unread}). Make it readable")
                 if found is None:
                     raise _unclear(
-                        "Codex's database and the files of this session disagree about it. Make the databases in "
+                        "Codex's database and the files of this session disagree. Make the databases in "
                         f"{self._history.home} writable, or bring back the ones that belong to these files"
                     )
                 return found
@@ -112,5 +112,5 @@ class Evidence:
 
 def _unclear(why: str) -> AcpError:
     """Stored, and to be answered? Not stored, and to be sent? Nobody may guess."""
-    text = f"Whether this prompt is stored is not known, so it was not sent: {why}, then send it again with its key."
+    text = f"This prompt was not sent, because it may be stored already: {why}, then send the prompt again with the same key."
     return InternalError(text, {"category": "store", "inserted": None})

@@ -1,4 +1,4 @@
-"""How a turn ended: Codex's turn status and error as v2 stop reasons and errors that help (STOP-*, acp-v2 section 10).
+"""How a turn ended: Codex's turn status and error as v2 stop reasons and errors that help (STOP-*).
 
 Owns the table from Codex's words to codes, categories and advice. Pure.
 """
@@ -54,7 +54,7 @@ _ADVICE: Final = {
     "authentication_failed": "Codex is not logged in or its key is refused: run `codex login` in a terminal, or correct "
     "the provider's key, then send a new prompt.",
     "usage_limit": "The usage limit of the account is reached; try again after it resets.",
-    "rate_limit": "The model service refuses so many requests; try again later.",
+    "rate_limit": "The model service limits the rate of requests; try again later.",
     "overloaded": "The model service is overloaded; try again in a moment.",
     "context_window": "Use /compact or start a new session.",
     "too_many_denials": "Too many requests were declined in this turn.",

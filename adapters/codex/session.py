@@ -138,7 +138,7 @@ class CodexSession:
         await self._thread.load()
 
     async def started(self) -> None:
-        """The thread is loaded before its session is there: until then nothing can be said of what it holds (trap 2)."""
+        """The thread is loaded before its session is there: until then nothing can be said of what it holds."""
 
     def _on_loaded(self, answer: Mapping[str, Any]) -> None:
         for key in self._loaded_with - self._thread.keys.keys():
@@ -409,7 +409,7 @@ class CodexSession:
             if server is None or server.held_up or self._turns.working:
                 return
         if stage in (Stage.ACCEPTED, Stage.TAKEN) and (server := self._thread.server):
-            log("Codex does not begin with a prompt; ending it", session=self.session_id, pid=server.pid)
+            log("Codex does not start on a prompt; ending it", session=self.session_id, pid=server.pid)
             server.kill()
 
     async def withdraw(self, message_id: str) -> None:
@@ -427,7 +427,7 @@ class CodexSession:
 
     async def _go_on(self, turn_id: str) -> None:
         """Have the model asked about what came in at the end of a turn: a turn without input of its own does that (0.163.0)."""
-        log("a prompt came in as a turn ended; asking the model once more", session=self.session_id)
+        log("a prompt was inserted as a turn ended; asking the model once more", session=self.session_id)
         server = self._thread.server
         try:
             if server and not self._turns.interrupting:
@@ -520,4 +520,4 @@ class CodexSession:
                     server.post("thread/unsubscribe", {"threadId": child})
                 await self._thread.unload(server, bound=_CLOSE_BOUND)
         except RequestFailed as failed:
-            log("a thread could not be let go", session=self.session_id, error=type(failed).__name__)
+            log("a thread could not be unloaded", session=self.session_id, error=type(failed).__name__)

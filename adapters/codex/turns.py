@@ -254,7 +254,9 @@ class Turns:
         if found:
             return self._inserted()
         if found is None:
-            text = "Whether Codex stored the prompt cannot be found out; send it again with the same key."
+            text = (
+                "Codex's stored session cannot be read, so the prompt may be stored: send it again with the same key."
+            )
             return self._fail(InternalError(text, {"inserted": None}))
         if submission.withdrawing or submission.unwanted or self.closing:
             return self._fail(None)
@@ -451,9 +453,9 @@ class Turns:
         error = outcome_of(ended, interrupting=False).error
         said = as_text(as_mapping(error).get("message"))
         text = (
-            f"Codex did not take the prompt in: {said}"
+            f"Codex did not insert the prompt: {said}"
             if said
-            else "Codex ended the turn without taking the prompt in."
+            else "Codex ended the turn without inserting the prompt: send it again."
         )
         return self._check(submission, InternalError(text))
 

@@ -186,12 +186,14 @@ class Agent:
     ) -> None:
         params = cast(schema.SetConfigOption, schema.parse_params(method, members))
         self._active(peer, params.session_id)
-        raise InvalidParams("This session offers no such option.")
+        raise InvalidParams("This session has no such option: set only what its configOptions list.")
 
     def _not_cancellable(self, peer: Peer, _request: IncomingRequest, method: str, members: Mapping[str, Any]) -> None:
         params = schema.parse_params(method, members)
         self._active(peer, cast(str, getattr(params, "session_id")))  # noqa: B009 - both models have it
-        raise InvalidParams("This cannot be cancelled by itself; session/cancel stops the session's work.")
+        raise InvalidParams(
+            "A single tool call or terminal cannot be cancelled: use session/cancel to stop the session's work."
+        )
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 

@@ -218,7 +218,9 @@ class Server:
                 raise
             except Exception as error:
                 log("runtime not loaded", error=type(error).__name__)
-                raise InternalError("The runtime's driver cannot be loaded.") from error
+                raise InternalError(
+                    "The runtime's driver cannot be loaded: reinstall acp-adapters with the extra of this runtime."
+                ) from error
         return self._agent
 
     def _request(self, peer: Peer, request: IncomingRequest) -> None:

@@ -248,7 +248,7 @@ class ScriptedRuntime:
     async def list_sessions(self, cwd: str | None, cursor: str | None) -> port.SessionPage:
         """All of them on one page."""
         if cursor is not None:
-            raise InvalidParams("This cursor is not one of this agent.")
+            raise InvalidParams("cursor is not one that this agent gave: list from the start.")
         rows = [port.StoredSession(name, stored.cwd) for name, stored in self.store.sessions.items()]
         return port.SessionPage([row for row in rows if cwd in (None, row.cwd)][::-1])
 

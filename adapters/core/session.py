@@ -483,5 +483,5 @@ _NOT_STORED: Wire = {
     "sessionUpdate": "notice",
     "severity": "warning",
     "title": "This message could not be stored",
-    "description": "The runtime works on it, but its session file was not written: it will be missing after a restart.",
+    "description": "The runtime works on the message but did not store it: the message will be missing after a restart.",
 }

@@ -30,7 +30,7 @@ def named_folder(environ: Mapping[str, str], variable: str) -> str | None:
     if value == "~" or value.startswith("~/"):
         value = home_folder(environ) + value[1:]
     elif value.startswith("~"):
-        raise _wrong(variable, value, "only a shell knows what ~NAME is")
+        raise _wrong(variable, value, "only a shell expands ~NAME")
     return _absolute(variable, value) if value else None
 
 
@@ -38,7 +38,7 @@ def home_folder(environ: Mapping[str, str]) -> str:
     """The absolute path of the user's home: HOME, else what the system knows. Raises `InternalError` that names HOME."""
     value = _readable(environ, HOME)
     if value.startswith("~"):
-        raise _wrong(HOME, value, "only a shell knows what ~ is")
+        raise _wrong(HOME, value, "only a shell expands ~")
     if value:
         return _absolute(HOME, value)
     import pwd  # noqa: PLC0415 - hardly ever needed, and not before `initialize` is answered
@@ -48,7 +48,7 @@ def home_folder(environ: Mapping[str, str]) -> str:
     except KeyError:
         known = ""
     if not os.path.isabs(known):  # noqa: PTH117 - texts, no paths, here and below
-        raise unusable(HOME, "it is not set and the system knows no home of this user", "set it to a folder")
+        raise unusable(HOME, "it is not set, and the system has no home folder for this user", "set it to a folder")
     return known
 
 
@@ -62,7 +62,7 @@ def require_usable(folder: str | os.PathLike[str], what: str, remedy: str) -> No
         while not os.path.lexists(path):
             path = os.path.dirname(path)  # noqa: PTH120
         if not os.path.isdir(path):  # noqa: PTH112
-            raise NotADirectoryError(errno.ENOTDIR, f"{path} is no folder")
+            raise NotADirectoryError(errno.ENOTDIR, f"{path} is not a folder")
         if not os.access(path, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, f"no permission to write to {path}")
     except OSError as error:
@@ -75,7 +75,7 @@ def _readable(environ: Mapping[str, str], variable: str) -> str:
     try:
         return os.fsencode(value).decode()
     except UnicodeError:
-        raise _wrong(variable, value, "its bytes are no UTF-8") from None
+        raise _wrong(variable, value, "it is not UTF-8") from None
 
 
 def _absolute(variable: str, value: str) -> str:
@@ -84,7 +84,7 @@ def _absolute(variable: str, value: str) -> str:
     try:
         return os.path.join(os.getcwd(), value)  # noqa: PTH109, PTH118
     except OSError as error:
-        reason = f"it is relative, and the agent's own folder is not there: {error.strerror}"
+        reason = f"it is relative, and the agent's working folder does not exist: {error.strerror}"
         raise _wrong(variable, value, reason) from None
 
 

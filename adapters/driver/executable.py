@@ -61,7 +61,7 @@ class Executable:
         """Why `find` found none, and what to do."""
         if chosen := environ.get(self.variable):
             reason = _reason(chosen)
-            return f"{self.variable} names no program that can be run ({chosen!a} {reason}): correct it, or unset it."
+            return f"{self.variable} does not name a program that can be run ({chosen!a} {reason}): correct it, or unset it."
         from adapters.installing import install_command  # noqa: PLC0415 - only where something is missing
 
         install = install_command(self.distribution)
@@ -73,19 +73,19 @@ def _reason(chosen: str) -> str:
     if chosen.startswith("~"):
         return "begins with ~, which only a shell expands"
     if "/" not in chosen:
-        return "is no program on PATH"
+        return "is not a program on PATH"
     path = Path(chosen)
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         if path.is_symlink():
-            return f"is a link to {os.fspath(path.readlink())!a}, which is not there"
-        return "is not there" if path.is_absolute() else f"is not there: it is relative to {_own_folder()}"
+            return f"is a link to {os.fspath(path.readlink())!a}, which does not exist"
+        return "does not exist" if path.is_absolute() else f"does not exist: it is relative to {_own_folder()}"
     except OSError as error:
-        return f"cannot be looked at: {error.strerror}"
+        return f"cannot be checked: {error.strerror}"
     if stat.S_ISDIR(mode):
         return "is a folder"
-    return "is no file" if not stat.S_ISREG(mode) else "is not executable"
+    return "is not a file" if not stat.S_ISREG(mode) else "is not executable"
 
 
 def _own_folder() -> str:

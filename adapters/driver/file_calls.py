@@ -210,7 +210,7 @@ def open_file(path: str | Path, block: int = _BLOCK) -> BinaryIO:
     os.close(descriptor)
     if modes.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), name)
-    raise OSError(errno.EINVAL, "it is no file", name)
+    raise OSError(errno.EINVAL, "it is not a file", name)
 
 
 def read_file(path: str | Path, most: int = -1) -> bytes:

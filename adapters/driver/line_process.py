@@ -132,7 +132,7 @@ class LineProcess:
         with suppress(ParseError):
             message = as_mapping(decode(line))
         if not message:
-            self.log_once(f"{self._name} wrote a line that is no message", size=len(line))
+            self.log_once(f"{self._name} wrote a line that is not a message", size=len(line))
         return message
 
     async def _collect_stderr(self) -> None:

@@ -71,14 +71,14 @@ def test_an_odd_agent_is_told_as_it_is(kind: str, bound: float, says: str) -> No
     assert "Traceback" not in text
     assert "the check itself failed" not in text
     assert "0 held" in text.splitlines()[-1] or kind in ("no_sessions", "one_answer", "banner")
-    assert "not applicable  TRACE-1" in text or "more rules were not looked at, for the same reasons" in text
+    assert "not applicable  TRACE-1" in text or "more rules were not checked, for the same reasons" in text
 
 
 def test_what_was_not_looked_at_says_why() -> None:
     _, text = check_odd("version_1", 30)
-    reason = "not looked at, because INIT-10 does not hold: the agent answered protocolVersion 1"
+    reason = "not checked, because INIT-10 does not hold: the agent answered protocolVersion 1"
     assert text.count(reason) == 1, "said once, however many rules it stops"
-    assert f"\n{len(NEEDS_A_SESSION) - 2} more rules were not looked at, for the same reasons.\n" in text
+    assert f"\n{len(NEEDS_A_SESSION) - 2} more rules were not checked, for the same reasons.\n" in text
 
 
 def test_the_messages_that_show_it_are_printed() -> None:
@@ -116,7 +116,7 @@ def test_a_dead_agent_is_given_up_and_waited_for_no_longer(kind: str) -> None:
     text = out.getvalue()
     assert "broken          " in text
     assert "not decided, because waits are short after" in text
-    assert "not looked at, because the agent did not answer in 6 rules in a row" in text
+    assert "not checked, because the agent did not answer in 6 rules in a row" in text
     assert re.match(r"\.\.\. 0:\d\d min, rule \d+ of 121: [A-Z]+-\d+\n", signs.getvalue())
 
 
@@ -142,7 +142,7 @@ def test_a_path_that_is_not_found_from_where_the_command_is_started_is_named(
     (tmp_path / "agent.py").write_text("")
     monkeypatch.chdir(tmp_path)
     assert cli.main(["check", "--rule", "INIT-10", "--", sys.executable, "agent.py"]) == 1
-    assert "from where agent.py is not found: write the whole path, or give --cwd." in capsys.readouterr().out
+    assert "where agent.py does not exist: write absolute paths, or give --cwd." in capsys.readouterr().out
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------------
@@ -155,17 +155,17 @@ def test_a_path_that_is_not_found_from_where_the_command_is_started_is_named(
         (["--json"], "check needs a command"),
         (
             ["--", "no-such-command-anywhere"],
-            "no command 'no-such-command-anywhere' that can be started: it is not on the PATH",
+            "cannot find the command 'no-such-command-anywhere': it is not on the PATH",
         ),
         (
             ["--", "./no-such-file"],
-            "no command './no-such-file' that can be started: a relative path is looked for in /",
+            "cannot find the command './no-such-file': a relative path starts from /",
         ),
-        (["claude"], "write the command behind --"),
-        (["--scripted", "gpt", "--", "cat"], "--scripted: unknown runtime 'gpt': there is claude, codex"),
-        (["--scripted", "claude", "--prompts", "--", "cat"], "--prompts is for a command's own model"),
+        (["claude"], "write the command after --"),
+        (["--scripted", "gpt", "--", "cat"], "--scripted: unknown runtime 'gpt': choose claude or codex"),
+        (["--scripted", "claude", "--prompts", "--", "cat"], "--prompts and --scripted exclude each other"),
         (["--rule", "KEY-99", "--", "cat"], "--rule: there is no rule 'KEY-99'"),
-        (["--timeout", "soon", "--", "cat"], "--timeout: 'soon' is no number of seconds above 0 and at most 3600"),
+        (["--timeout", "soon", "--", "cat"], "--timeout: 'soon' must be a number of seconds, above 0 and at most 3600"),
         (["--timeout", "0", "--", "cat"], "--timeout: '0' is no number"),
         (["--timeout", "nan", "--", "cat"], "--timeout: 'nan' is no number"),
         (["--timeout=-1", "--", "cat"], "--timeout: '-1' is no number"),
@@ -226,7 +226,7 @@ def test_without_leave_no_prompt_is_sent(capfd: pytest.CaptureFixture[str]) -> N
     assert cli.main(["check", "--rule", "PROMPT-3,TRACE-1,INIT-10", "--", sys.executable, ODD, "sessions"]) == 0
     text = capfd.readouterr().out
     assert "held            INIT-10" in text
-    assert text.count("sends prompts: give --scripted claude|codex, or --prompts") == 2
+    assert text.count("needs prompts: give --scripted claude|codex, or --prompts") == 2
     assert text.splitlines()[-1] == "1 held, 0 broken, 2 not applicable"
 
 

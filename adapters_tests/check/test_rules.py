@@ -45,7 +45,7 @@ async def test_with_a_model_of_its_own_nothing_is_blamed_that_could_not_be_arran
         outcomes = await Runner(bench, CATALOGUE).run(lambda _: None)
     assert {o.rule.id: (o.reason, o.shown) for o in outcomes if o.standing == "broken"} == {}
     reasons = {outcome.rule.id: outcome.reason for outcome in outcomes}
-    assert reasons["CANCEL-2"] == "the work ended before the rule could be looked at: try --scripted"
+    assert reasons["CANCEL-2"] == "the work ended before the rule could be checked: try --scripted"
     assert reasons["PERM-1"].startswith("needs --scripted")
     assert [outcome.rule.id for outcome in outcomes if outcome.undecided] == []
     assert "Model calls were not counted" in " ".join(report.remarks(outcomes, bench))

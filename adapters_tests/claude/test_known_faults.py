@@ -114,7 +114,7 @@ async def test_a_long_history_gets_the_time_that_its_reading_takes(
         request = await fake.hears("initialize")
         shown = [update async for update in session.replay()]
         assert [update.session_update for update in shown] == ["user_message"], "history waits for no process (F26)"
-        with pytest.raises(InternalError, match="does not start"):  # it began later: the bound without history is over
+        with pytest.raises(InternalError, match="did not start"):  # it began later: the bound without history is over
             await one.runtime.new_session(one.setup(), Sink())
         assert not session.ready
         await fake.answers(request, commands=[])

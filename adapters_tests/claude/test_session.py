@@ -363,7 +363,7 @@ async def test_a_frame_that_cannot_be_shown_costs_only_itself(
     assert (await sink.until(WorkEnded)).stop_reason == "end_turn"
     assert sink.of(PromptInserted) == [PromptInserted(A)]
     said = capsys.readouterr().err
-    assert said.count("a frame was not understood") == 1
+    assert said.count("a frame could not be handled") == 1
     assert "secret words" not in said
 
 
@@ -612,7 +612,7 @@ async def test_an_installation_that_does_not_start_is_an_error_at_once(
                 await fake.order(err="error: settings.json is malformed\n", exit=1)
         [error] = errors
         assert ("settings.json is malformed" in error.message) == death
-        assert "does not start" in error.message
+        assert "did not start" in error.message
         assert sorted(path.name for path in (made.state / "claude").iterdir()) == []
         assert procfs.look(fake.pid) is None
 
@@ -801,7 +801,7 @@ async def test_a_stored_session_whose_process_does_not_come_up(tmp_path: Path, h
             with pytest.raises(InternalError, match=r"settings\.json is malformed"):
                 await session.started()
         await session.close()
-        with pytest.raises(InternalError, match="does not start"):
+        with pytest.raises(InternalError, match="did not start"):
             await session.started()
         assert procfs.look(fake.pid) is None
         again = await made.runtime.open_session(stored, made.setup(), Sink())

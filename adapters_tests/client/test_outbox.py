@@ -237,7 +237,7 @@ def test_a_file_of_another_version_is_read_and_another_file_is_refused(tmp_path:
     with Outbox(path) as outbox:
         assert [(entry.key, entry.attempts, entry.cwd) for entry in outbox.entries()] == [("k", 0, None)]
     path.write_text("[1]\n")
-    with pytest.raises(ValueError, match="line 1: this is no entry of an outbox"):
+    with pytest.raises(ValueError, match="line 1: this is not an entry of an outbox"):
         Outbox(path)
     assert path.read_text() == "[1]\n"
 

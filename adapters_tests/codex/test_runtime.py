@@ -87,7 +87,7 @@ async def test_codex_is_not_installed() -> None:
     """The error names the command to run."""
     async with anyio.create_task_group() as tasks:
         runtime = CodexRuntime(tasks, {"CODEX_PATH": "/nothing/here", "PATH": ""})
-        with pytest.raises(InternalError, match="CODEX_PATH names no program"):
+        with pytest.raises(InternalError, match="CODEX_PATH does not name a program"):
             await runtime.new_session(SessionSetup("/"), Sink())
         await runtime.aclose()
 

@@ -270,7 +270,7 @@ async def test_a_new_session_reads_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_stored_session_is_read_whole_and_once(tmp_path: Path) -> None:
-    """D4, ADP-4, ADP-5, trap 2, trap 4: resume first, every page, then events."""
+    """D4, ADP-4, ADP-5: resume first, every page, then events."""
     thread = "0" * 8 + "-0000-4000-8000-" + "0" * 12
 
     def small_pages(fake: Fake) -> None:
@@ -531,7 +531,7 @@ async def test_withdrawing_a_prompt_that_is_inserted_after_all(tmp_path: Path) -
 
 @pytest.mark.usefixtures("no_settling")
 async def test_an_interrupt_drops_a_steer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D5, trap 7: nobody tells; the stored items do. Its id can be submitted again."""
+    """D5: an interrupt drops it and nobody tells; the stored items do. Its id can be submitted again."""
     monkeypatch.setattr(evidence, "_LOOK_BOUND", 0.05)
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
@@ -668,7 +668,7 @@ async def test_a_question_and_its_answer(tmp_path: Path) -> None:
 
 
 async def test_no_answer_declines(tmp_path: Path) -> None:
-    """PERM-2, PERM-3, trap 9."""
+    """PERM-2, PERM-3."""
     async with rig(tmp_path) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)

@@ -52,24 +52,24 @@ def test_a_chosen_one_that_cannot_run_is_not_replaced_by_another(tmp_path: Path,
     """What the user chose is what runs, or nothing."""
     environ = {"RUNTIME_PATH": str(tmp_path / "nothing"), "PATH": str(bundled.parent)}
     assert PROGRAM.find(environ) is None
-    assert PROGRAM.missing_text(environ).startswith("RUNTIME_PATH names no program that can be run")
+    assert PROGRAM.missing_text(environ).startswith("RUNTIME_PATH does not name a program that can be run")
 
 
 @pytest.mark.parametrize(
     ("chosen", "reason"),
     [
-        ("{here}/nothing", "'{here}/nothing' is not there"),
-        ("bin/nothing", "'bin/nothing' is not there: it is relative to '{here}'"),
-        ("{here}/link", "'{here}/link' is a link to 'nowhere', which is not there"),
+        ("{here}/nothing", "'{here}/nothing' does not exist"),
+        ("bin/nothing", "'bin/nothing' does not exist: it is relative to '{here}'"),
+        ("{here}/link", "'{here}/link' is a link to 'nowhere', which does not exist"),
         ("{here}/folder", "'{here}/folder' is a folder"),
         ("./folder/", "'./folder/' is a folder"),
         ("{here}/text", "'{here}/text' is not executable"),
-        ("{here}/text/below", "'{here}/text/below' cannot be looked at: Not a directory"),
-        ("{here}/pipe", "'{here}/pipe' is no file"),
+        ("{here}/text/below", "'{here}/text/below' cannot be checked: Not a directory"),
+        ("{here}/pipe", "'{here}/pipe' is not a file"),
         ("~/bin/runtime", "'~/bin/runtime' begins with ~, which only a shell expands"),
-        ("no-runtime", "'no-runtime' is no program on PATH"),
-        (" ", "' ' is no program on PATH"),
-        ("wörk\n", r"'w\xf6rk\n' is no program on PATH"),
+        ("no-runtime", "'no-runtime' is not a program on PATH"),
+        (" ", "' ' is not a program on PATH"),
+        ("wörk\n", r"'w\xf6rk\n' is not a program on PATH"),
     ],
 )
 def test_why_a_chosen_one_cannot_run_is_said(
@@ -83,7 +83,7 @@ def test_why_a_chosen_one_cannot_run_is_said(
     os.mkfifo(tmp_path / "pipe")
     environ = {"RUNTIME_PATH": chosen.format(here=tmp_path), "PATH": str(tmp_path)}
     assert PROGRAM.find(environ) is None
-    said = f"RUNTIME_PATH names no program that can be run ({reason.format(here=tmp_path)}): correct it, or unset it."
+    said = f"RUNTIME_PATH does not name a program that can be run ({reason.format(here=tmp_path)}): correct it, or unset it."
     assert PROGRAM.missing_text(environ) == said
 
 

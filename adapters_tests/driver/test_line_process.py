@@ -55,7 +55,7 @@ async def test_what_is_no_message_is_passed_over(capsys: pytest.CaptureFixture[s
     ):
         await reader.until(1)
     assert reader.frames == [{"n": 1}]
-    assert capsys.readouterr().err.count("no message") == 1
+    assert capsys.readouterr().err.count("not a message") == 1
 
 
 async def test_a_process_that_does_not_read_blocks_nobody() -> None:

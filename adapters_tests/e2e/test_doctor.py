@@ -60,7 +60,7 @@ async def test_all_is_well(rig: Rig) -> None:
 @pytest.mark.parametrize("home", [True, False])
 async def test_nobody_is_logged_in(rig: Rig, *, home: bool) -> None:
     status, checks = await doctor(rig, logged_out(rig, home=home))
-    assert (status, checks["login"]["status"], checks["login"]["detail"]) == (1, "failed", "nobody is logged in")
+    assert (status, checks["login"]["status"], checks["login"]["detail"]) == (1, "failed", "not logged in")
 
 
 async def test_a_login_is_seen(rig: Rig) -> None:
@@ -100,4 +100,4 @@ async def test_another_program_is_named_as_such(rig: Rig) -> None:
     status, checks = await doctor(rig, {**rig.env, rig.runtime.executable: "/bin/ls"})
     title = {"claude": "Claude Code", "codex": "Codex"}[rig.runtime.name]
     assert (status, checks["version"]["status"]) == (1, "failed")
-    assert checks["version"]["detail"].startswith(f"this is not {title}: --version prints ls ")
+    assert checks["version"]["detail"].startswith(f"this program is not {title}: --version prints ls ")

@@ -104,7 +104,8 @@ class Launcher:
         except (OSError, ValueError) as error:  # ValueError: a NUL in the environment or in a path
             self._remove_mcp_file(session_id)
             reason = error.strerror if isinstance(error, OSError) else None
-            what = f"Claude Code cannot be started in {setup.cwd}: {reason or 'its environment is malformed'}."
+            cause = reason or "its environment is malformed"
+            what = f"Claude Code cannot be started in {setup.cwd} ({cause}): run `acp-adapters doctor`."
             raise InternalError(what) from None
         with suppress(OSError):  # without it the mark finds the process, too
             orphans.record(self.folder, session_id, process.pid)
@@ -119,7 +120,7 @@ class Launcher:
             if refused := process.refused:
                 raise await self._lacking(refused, process.exit_code) from None
             said = process.last_words
-            reason = f"it says: {said}" if said else f"{error}, and it says nothing"
+            reason = f"its last output: {said}" if said else f"{error}, no output"
             raise start_error(reason, process.exit_code) from None
         finally:
             self._remove_mcp_file(session_id)
@@ -129,7 +130,7 @@ class Launcher:
         found = program.find_claude(self.environ)
         version = await version_of(found.path, self.environ) if found else ""
         text = lacking("Claude Code", version, program.TESTED, refused)
-        return InternalError(f"Claude Code does not start: {text}.", _start_data(exit_code))
+        return InternalError(f"Claude Code did not start: {text}.", _start_data(exit_code))
 
     async def end_predecessors(self, session_id: str) -> None:
         """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
@@ -176,7 +177,7 @@ class Launcher:
 def start_error(reason: str, exit_code: int | None) -> AcpError:
     """Claude Code is there and does not start."""
     return InternalError(
-        f"Claude Code does not start ({reason}): run `claude` in a terminal to see what it needs.",
+        f"Claude Code did not start ({reason}): run `claude` in a terminal to see what it needs.",
         _start_data(exit_code),
     )
 

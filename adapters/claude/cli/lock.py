@@ -122,7 +122,9 @@ async def lock_session(folder: Path, session_id: str, *, bound: float) -> Sessio
         try:
             lock = await in_thread(partial(_try, path), undo=_give_back)
         except OSError as error:
-            raise InternalError(f"The lock file {path} cannot be used: {error.strerror}.") from None
+            raise InternalError(
+                f"The lock file {path} cannot be used ({error.strerror}): make it writable, then try again."
+            ) from None
         if lock:
             return lock
         if anyio.current_time() >= deadline:

@@ -65,11 +65,11 @@ async def end_abandoned(session_id: str) -> None:
 
 async def _end_all(session_id: str, orphans: Iterable[Process]) -> None:
     for orphan in orphans:
-        log("ending a Claude Code left behind by another agent", session=session_id, pid=orphan.pid)
+        log("ending a Claude Code process that an earlier agent left", session=session_id, pid=orphan.pid)
         await end([orphan, *procfs.family(orphan.pid)])
         if orphan.alive:
             raise InternalError(
-                f"Process {orphan.pid} still works on session {session_id} and does not end: end it first."
+                f"Process {orphan.pid} still works on session {session_id} and does not end: end it, then try again."
             )
 
 

@@ -52,7 +52,7 @@ def lock_folder(config_dir: Path) -> Path | None:
     except OSError as error:
         if error.errno == errno.EROFS:
             return None
-        text = f"The folder {folder} for the locks of sessions cannot be used ({error.strerror}): make it writable."
+        text = f"The lock folder {folder} cannot be used ({error.strerror}): make it writable."
         raise InternalError(text) from None
     return folder
 
@@ -69,7 +69,7 @@ def state_place(environ: Mapping[str, str]) -> Path:
 def _unusable(folder: Path, error: OSError) -> InternalError:
     reason = error.strerror or "no permission to write there"
     return InternalError(
-        f"The state folder {folder} cannot be used ({reason}): set ACP_ADAPTERS_STATE_DIR to another one."
+        f"The state folder {folder} cannot be used ({reason}): set ACP_ADAPTERS_STATE_DIR to another folder."
     )
 
 

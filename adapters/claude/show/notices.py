@@ -77,7 +77,7 @@ def _rate_limit(frame: _Frame) -> Notice | None:
     except (ValueError, OverflowError, OSError):
         moment = ""
     known = as_count(limit.get("resetsAt")) and moment
-    return _notice("warning", title, f"It is reset at {moment}." if known else "")
+    return _notice("warning", title, f"The limit resets at {moment}." if known else "")
 
 
 _LIMITS: Mapping[str, str] = {
@@ -92,7 +92,7 @@ def _stopped(frame: _Frame) -> Notice | None:
     if frame.get("is_error") or reason in _ENDS or as_text(frame.get("terminal_reason")).startswith("aborted"):
         return None
     if reason == "pause_turn":
-        return _notice("warning", "The model paused in the middle of its turn: send a prompt to have it go on.")
+        return _notice("warning", "The model paused in the middle of its turn: send a prompt to continue.")
     return _notice("warning", f"The model stopped for a reason that this agent does not know: {one_line(reason)}.")
 
 

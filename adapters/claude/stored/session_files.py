@@ -90,13 +90,15 @@ def find_files(config_dir: Path, session_id: str, cwd: str, *, made_here: bool =
             unclear = unclear if made_here else error
             continue
         if not stat.S_ISREG(there.st_mode):
-            unclear = OSError(errno.EINVAL, "what has its name is no file", path)
+            unclear = OSError(errno.EINVAL, "the path of its file is not a regular file", path)
             if own.is_at(folder):
                 raise unclear
         elif there.st_size:
             found.append(Path(path))
         elif not made_here:
-            unclear = unclear or OSError(errno.ENODATA, "its file is empty: what it held is lost, or never came", path)
+            unclear = unclear or OSError(
+                errno.ENODATA, "its file is empty: its messages are lost, or were never written", path
+            )
     if unclear and not found:
         raise unclear
     return _choose(found, own)

@@ -36,6 +36,6 @@ def require_codex_home(environ: Mapping[str, str]) -> None:
     """Raise `InternalError` that names the folder when Codex cannot keep threads there. Blocks for a moment."""
     folder = codex_home(environ)
     if environ.get(VARIABLE) and not os.path.lexists(folder):
-        raise unusable(f"{VARIABLE} {folder}", "it is not there", "make that folder, or unset the variable")
+        raise unusable(f"{VARIABLE} {folder}", "it does not exist", "make that folder, or unset the variable")
     what = VARIABLE if environ.get(VARIABLE) else "The folder"
     require_usable(folder, what, f"make it writable, or set {VARIABLE} to another folder")

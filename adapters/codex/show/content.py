@@ -24,7 +24,7 @@ def to_input(prompt: Sequence[ContentBlock]) -> list[dict[str, Any]]:
         for part in to_parts(block, f"prompt[{index}]", runtime="Codex"):
             if isinstance(part, str) and not _is_unicode(part):
                 raise InvalidParams(
-                    f"prompt[{index}] holds half of a surrogate pair, which Codex cannot read: remove it."
+                    f"prompt[{index}] holds half of a surrogate pair, which Codex cannot read: remove that character."
                 )
             content.append(_written(part))
     return content

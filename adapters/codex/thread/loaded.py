@@ -196,7 +196,7 @@ class Thread:
         except (Refused, Unanswered) as failed:
             raise requests.failed_error("The session is archived", failed) from None
         except OSError as error:
-            raise InternalError(f"The session is archived and cannot be moved: {error}.") from None
+            raise InternalError(f"The session is archived and cannot be unarchived: {error}.") from None
         return False
 
     def _loaded(self, server: AppServer, answer: Mapping[str, Any]) -> None:

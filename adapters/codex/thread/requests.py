@@ -115,7 +115,7 @@ async def list_page(server: AppServer, cwd: str | None, cursor: str | None) -> S
         page = await _listed(server, cwd, cursor, limit=_PAGE, sortKey="recency_at")
     except Refused as refused:
         if cursor is not None and "cursor" in refused.message:
-            raise InvalidParams("cursor is not one of this agent.") from None
+            raise InvalidParams("cursor is not one that this agent gave: list from the start.") from None
         raise failed_error("Stored sessions cannot be listed", refused) from None
     except RequestFailed as failed:
         raise failed_error("Stored sessions cannot be listed", failed) from None

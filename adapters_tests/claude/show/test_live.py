@@ -391,7 +391,7 @@ def test_usage_limits() -> None:
     (notice,) = run({"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 1_800_000_000}})
     assert (notice["title"], notice["description"]) == (
         "The account's usage limit is reached.",
-        "It is reset at 2027-01-15T08:00+00:00.",
+        "The limit resets at 2027-01-15T08:00+00:00.",
     )
     for resets_at in (None, 10**30, "x"):
         info = {"status": "allowed_warning", "resetsAt": resets_at}

@@ -116,7 +116,7 @@ def test_what_has_its_name_and_is_no_file_costs_itself_only(tmp_path: Path, kind
     """A pipe would keep whoever opens it. Alone, it says that nobody can know; beside the file it says nothing."""
     odd(stored(tmp_path, "-odd"), kind)
     for made_here in (False, True):
-        with pytest.raises(OSError, match="no file"):
+        with pytest.raises(OSError, match="not a regular file"):
             find_files(tmp_path, S, CWD, made_here=made_here)
     path = stored(tmp_path, "-b")
     assert find_files(tmp_path, S, CWD) == Files(path)
@@ -126,7 +126,7 @@ def test_what_is_no_file_in_its_own_folder_is_an_error_whatever_else_there_is(tm
     """Claude Code fails there, too."""
     odd(stored(tmp_path, OWN), "folder")
     stored(tmp_path, "-b")
-    with pytest.raises(OSError, match="no file"):
+    with pytest.raises(OSError, match="not a regular file"):
         find_files(tmp_path, S, CWD)
 
 

@@ -44,7 +44,7 @@ def test_the_folder_and_what_codex_is_told(
 def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """One that the user has named must be there; the default one is made by Codex."""
     require_codex_home({"HOME": str(tmp_path)})
-    with pytest.raises(InternalError, match=f"^CODEX_HOME {tmp_path}/none cannot be used .it is not there"):
+    with pytest.raises(InternalError, match=f"^CODEX_HOME {tmp_path}/none cannot be used .it does not exist"):
         require_codex_home({"CODEX_HOME": f"{tmp_path}/none"})
     (tmp_path / ".codex").touch()
     with pytest.raises(InternalError, match=f"^CODEX_HOME {tmp_path}/.codex cannot be used"):
