@@ -93,3 +93,28 @@ def test_the_tests_that_the_reliability_page_names_are_there() -> None:
         path = ROOT / "adapters_tests" / file
         assert path.is_file(), file
         assert not test or f"def {test}(" in path.read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+RULE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[DEF]\d{1,2}|[Tt]race \d+)\b")
+"""Ids as the code names them: rules (`KEY-4`), decisions (`D2`), edge cases (`E7`), reported faults (`F35`), traces."""
+NO_RULES = {"UTF-8", "UTF-16", "ISO-8859", "PDF-1", "KEY-99"}
+"""Encodings, a file's head, and an id that a test needs to be unknown."""
+NOWHERE = re.compile(r"\b(?:trap|section) \d+")
+"""References to texts that are not in the repository."""
+
+
+def test_every_id_in_the_code_is_defined_in_the_documents() -> None:
+    """A row of a table in docs/conformance.md, or a numbered decision in docs/architecture.md."""
+    text = "\n".join(page.read_text(encoding="utf-8") for page in sorted(ROOT.glob("docs/*.md")))
+    rows = re.findall(r"^\| (\S+|Trace \d+) \|", text, re.MULTILINE)
+    decisions = re.findall(r"^\*\*(D\d+)\. ", text, re.MULTILINE)
+    assert [int(name[1:]) for name in decisions] == list(range(1, len(decisions) + 1))
+    known = {*rows, *decisions, *NO_RULES}
+    unknown: list[str] = []
+    for folder in ("adapters", "adapters_tests"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+                named = [name[0].upper() + name[1:] for name in RULE.findall(line)]
+                if any(name not in known for name in named) or NOWHERE.search(line):
+                    unknown.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
+    assert unknown == []

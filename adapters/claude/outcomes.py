@@ -1,4 +1,4 @@
-"""How a turn ended: Claude Code's `result` frames as v2 stop reasons and errors that help (STOP-*, acp-v2 section 10).
+"""How a turn ended: Claude Code's `result` frames as v2 stop reasons and errors that help (STOP-*).
 
 Owns the tables from the CLI's words to codes, categories and advice. Knows no session; reads the clock for `retryAfter`.
 """

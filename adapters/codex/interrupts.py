@@ -63,7 +63,7 @@ class Stopper:
         self._children.clear()
 
     async def interrupt(self, turn_id: str) -> None:
-        """End a turn. A second interrupt of an interrupted turn is never answered (trap 6); one that was refused was none."""
+        """End a turn. A second interrupt of an interrupted turn is never answered; one that was refused was none."""
         server = self._thread.server
         if server is None:
             return
@@ -100,7 +100,7 @@ class Stopper:
             server.post("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
 
     async def end_commands(self, turn_id: str, item_ids: Sequence[str]) -> None:
-        """An interrupt leaves commands running (trap 11). Those of earlier turns, which nobody asked to stop, go on."""
+        """An interrupt leaves commands running. Those of earlier turns, which nobody asked to stop, go on."""
         if server := self._thread.server:
             items = self._translator.running_items
             for item_id in item_ids:

@@ -1,4 +1,4 @@
-"""The foreground state of a session as a table (acp-v2 section 10). Pure: takes what happened, tells what to report.
+"""The foreground state of a session as a table. Pure: takes what happened, tells what to report.
 
 Owns the state and the stop reason of ended work. Knows no session, no connection, no runtime.
 """

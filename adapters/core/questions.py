@@ -1,4 +1,4 @@
-"""Open permission requests of one session: who was asked, and the one answer that counts (acp-v2 section 13).
+"""Open permission requests of one session: who was asked, and the one answer that counts.
 
 Owns the bookkeeping between a runtime's question and the clients' answers. Does not know what a permission allows.
 """

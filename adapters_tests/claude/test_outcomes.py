@@ -1,4 +1,4 @@
-"""How turns end: stop reasons, codes, categories (acp-v2 section 10; every row measured with 2.1.332 unless it says so)."""
+"""How turns end: stop reasons, codes, categories (every row measured with 2.1.332 unless it says so)."""
 
 import time
 from typing import Any

@@ -47,7 +47,7 @@ def command(**params: Any) -> Ask:
 
 
 def test_a_command_with_all_decisions() -> None:
-    """PERM-7, section 6: for once, for the session, for the prefix; reject, reject and stop."""
+    """PERM-7: for once, for the session, for the prefix; reject, reject and stop."""
     ask = command()
     assert (ask.title, ask.item_id) == ("Run touch x1", "c1")
     assert ask.description == "I need it\nIn /w/sub"

@@ -362,7 +362,7 @@ async def test_a_command_that_nobody_was_told_of_is_ended_too(shared: Link, text
 
 
 async def test_a_steer_that_loses_against_an_interrupt_can_be_sent_again(shared: Link, text: str) -> None:
-    """D5, E7, trap 7, PROMPT-18, PROMPT-23: Codex drops it in silence; the answer is true, and the key unused."""
+    """D5, E7, PROMPT-18, PROMPT-23: Codex drops it in silence; the answer is true, and the key unused."""
     random = Random(text)
     session = await shared.new()
     for number in range(8):

@@ -159,7 +159,7 @@ class AppServer(LineProcess):
 
         if self.gone.is_set():
             read(None)
-        elif _holds_half_pair(params):  # Codex would drop the line without a word (trap 8)
+        elif _holds_half_pair(params):  # Codex would drop the line without a word
             read(
                 {
                     "error": {

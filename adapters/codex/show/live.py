@@ -187,7 +187,7 @@ class Translator:
         yield from stored_item(item, self._cwd, interrupted=turn_id in self._interrupted)
 
     def _discard(self, turn_id: str) -> _Updates:
-        """A model call was cut short: what it had said is thrown away, and is taken back here too (trap 10)."""
+        """A model call was cut short: what it had said is thrown away, and is taken back here too."""
         for item_id, message in list(self._messages.items()):
             if message.turn_id == turn_id:
                 del self._messages[item_id]

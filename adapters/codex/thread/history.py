@@ -2,7 +2,7 @@
 
 Owns the reading of stored items, and what two witnesses together say of a message: Codex's lists, and the thread's own files
 (`rollouts`). A thread must be resumed in this process first: until then Codex lists what it happened to have projected, or
-nothing, without an error (trap 2). Nobody else writes while it is loaded here (Codex's lock), so one complete read and what is
+nothing, without an error. Nobody else writes while it is loaded here (Codex's lock), so one complete read and what is
 seen in the file after it are the truth.
 
     the lists   the files                                     the message is

@@ -85,7 +85,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize(("block", "why"), REFUSED.values(), ids=REFUSED.keys())
 def test_what_codex_cannot_take_is_refused_by_name(block: dict[str, Any], why: str) -> None:
-    """PROMPT-13, trap 8: the whole prompt, before anything is sent; never a replaced character."""
+    """PROMPT-13: the whole prompt, before anything is sent; never a replaced character."""
     with pytest.raises(InvalidParams) as caught:
         to_input(blocks({"type": "text", "text": "fine"}, block))
     assert "prompt[1]" in caught.value.message

@@ -210,7 +210,7 @@ def test_progress_and_patches_while_it_runs() -> None:
 
 
 def test_a_killed_command_is_cancelled_in_both() -> None:
-    """STOP-4, trap 11: failed with a signal in an interrupted turn: that was the interrupt."""
+    """STOP-4: failed with a signal in an interrupted turn: that was the interrupt."""
     killed = command(status="failed", exitCode=-1, aggregatedOutput="a\n")
     live = Live()
     live.item("started", command())
