@@ -1,4 +1,4 @@
-"""The command `acp-adapters`: the only place that knows which runtimes there are.
+"""The command `acp-adapters`: one agent per runtime (`plugins`), and the commands for people.
 
 Owns commands, their exit statuses and what is printed for people. What a command needs is imported when it runs: an agent
 answers `initialize` before its models, its runtime's package or anything else heavy is loaded (D10).
@@ -11,22 +11,19 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TextIO
 
-from adapters import __version__
+from adapters import __version__, plugins
 from adapters.command_line import PROGRAM, Command, Grammar, Invocation, Option, UsageError
 from adapters.streams import OutputLostError, abandon_output, people, reserve, write_stderr
 
 if TYPE_CHECKING:
-    from anyio.abc import TaskGroup
-
-    from adapters.codex.server.shared import Host
-    from adapters.core.front import Prepare, Server
-    from adapters.core.port import Features, Runtime
+    from adapters.core.front import Server
+    from adapters.core.port import Runtime
+    from adapters.plugins import Plugin
 
 _AGENT_OPTIONS: Final = (
     Option(
@@ -49,8 +46,6 @@ def _agent_command(name: str, title: str) -> Command:
 
 
 _COMMANDS: Final = (
-    _agent_command("claude", "Claude Code"),
-    _agent_command("codex", "Codex"),
     Command(
         "demo",
         "show, offline and without an account, that a prompt sent twice is inserted once",
@@ -88,117 +83,24 @@ class CannotStartError(Exception):
     """It does not work here; the message is one sentence that says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Front:
-    """What this file knows of a runtime. All callables import what they need when they are called."""
-
-    title: str
-    check: Callable[[], None]
-    """Raises `CannotStartError` if the runtime is not installed."""
-    check_folder: Callable[[], None]
-    """Raises `AcpError` if the environment names no folder in which the runtime could keep its sessions."""
-    features: Callable[[], Features]
-    driver: Callable[[TaskGroup, Mapping[str, str]], tuple[Callable[[], Runtime], Prepare | None]]
-    """For runtimes with this environment: how to load the driver, whose tasks run in the group, and what can begin before."""
-    isolated: Callable[[Path, str], Mapping[str, str]]
-    """The environment of a runtime in the home DIR that talks to the scripted model at URL."""
+def grammar(runtimes: Sequence[str]) -> Grammar:
+    """The commands with these runtimes."""
+    return Grammar(
+        "Agents for clients of the Agent Client Protocol (ACP). A prompt sent twice with one key is inserted once.",
+        (*(_agent_command(name, _title(name)) for name in runtimes), *_COMMANDS),
+        runtimes,
+        "Client set-up, environment variables and limits: see README.md and docs/ of the project.",
+    )
 
 
-def _check_claude() -> None:
-    from adapters.claude.cli.program import find_claude, missing_text
+def _title(name: str) -> str:
+    try:
+        return plugins.load(name).title
+    except Exception as error:  # noqa: BLE001 - another author's package is broken; the commands of all others work
+        from adapters.log import log
 
-    if find_claude(os.environ) is None:
-        raise CannotStartError(missing_text(os.environ))
-
-
-def _check_claude_folder() -> None:
-    from adapters.claude.cli.config_dir import require_config_dir
-
-    require_config_dir(os.environ)
-
-
-def _claude_features() -> Features:
-    from adapters.claude.cli.program import FEATURES
-
-    return FEATURES
-
-
-def _claude_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callable[[], Runtime], Prepare | None]:
-    def load() -> Runtime:
-        from adapters.claude.runtime import ClaudeRuntime
-
-        return ClaudeRuntime(tasks, environ)
-
-    return load, None
-
-
-def _isolated_claude(home: Path, base_url: str) -> Mapping[str, str]:
-    from adapters.claude.cli.program import find_claude
-    from adapters.scripted.home import isolated_claude_home
-
-    found = find_claude(os.environ)
-    chosen = {} if found is None else {"CLAUDE_CODE_EXECUTABLE": str(found.path)}
-    return {**isolated_claude_home(home, base_url), **chosen}
-
-
-def _check_codex() -> None:
-    from adapters.codex.server.program import find_codex, missing_text
-
-    if find_codex(os.environ) is None:
-        raise CannotStartError(missing_text(os.environ))
-
-
-def _check_codex_folder() -> None:
-    from adapters.codex.server.home_dir import require_codex_home
-
-    require_codex_home(os.environ)
-
-
-def _codex_features() -> Features:
-    from adapters.codex.server.program import FEATURES
-
-    return FEATURES
-
-
-def _codex_driver(tasks: TaskGroup, environ: Mapping[str, str]) -> tuple[Callable[[], Runtime], Prepare | None]:
-    hosts: list[Host] = []
-
-    async def prepare(begun: Callable[[], None]) -> None:
-        from adapters.codex.server.shared import Host
-
-        hosts.append(Host(tasks, environ))
-        await hosts[0].prepare(begun)
-
-    def load() -> Runtime:
-        from adapters.codex.runtime import CodexRuntime
-
-        return CodexRuntime(tasks, environ, *hosts)
-
-    return load, prepare
-
-
-def _isolated_codex(home: Path, base_url: str) -> Mapping[str, str]:
-    from adapters.codex.server.program import EXECUTABLE, find_codex
-    from adapters.scripted.home import isolated_codex_home
-
-    found = find_codex(os.environ)
-    chosen = {} if found is None else {EXECUTABLE: str(found.path)}
-    return {**isolated_codex_home(home, base_url), **chosen}
-
-
-_FRONTS: Final[Mapping[str, _Front]] = {
-    "claude": _Front(
-        "Claude Code", _check_claude, _check_claude_folder, _claude_features, _claude_driver, _isolated_claude
-    ),
-    "codex": _Front("Codex", _check_codex, _check_codex_folder, _codex_features, _codex_driver, _isolated_codex),
-}
-
-_GRAMMAR: Final = Grammar(
-    "Agents for clients of the Agent Client Protocol (ACP). A prompt sent twice with one key is inserted once.",
-    _COMMANDS,
-    tuple(_FRONTS),
-    "Client set-up, environment variables and limits: see README.md and docs/ of the project.",
-)
+        log("runtime not loaded", name=name, error=type(error).__name__)
+        return name
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -209,8 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if reconfigure := getattr(sys.stdout, "reconfigure", None):
             reconfigure(errors="backslashreplace")  # a name that PYTHONIOENCODING cannot spell is no failure
     try:
-        asked = _GRAMMAR.parse(sys.argv[1:] if arguments is None else arguments)
-        status = _run(asked, people())
+        words = sys.argv[1:] if arguments is None else arguments
+        known = grammar(tuple(plugins.OWN) if words and words[0] in plugins.OWN else plugins.names())
+        status = _run(known.parse(words), known, people())
         if sys.stdout is not None:
             people().flush()  # what is written at the end of the process fails in silence
         return status
@@ -253,7 +156,7 @@ def _read_paths_as_utf8() -> None:
     _complain(f"file names are read as {encoding}, not as UTF-8 ({reason}): set PYTHONUTF8=1 or a UTF-8 locale", 0)
 
 
-def _run(asked: Invocation, out: TextIO) -> int:
+def _run(asked: Invocation, known: Grammar, out: TextIO) -> int:
     match asked.command:
         case "version":
             from adapters.sources import fingerprint
@@ -261,28 +164,28 @@ def _run(asked: Invocation, out: TextIO) -> int:
             print(f"{PROGRAM} {__version__} (code {fingerprint()})", file=out)
             return 0
         case "help":
-            print(_GRAMMAR.help(asked.topic), end="", file=out)
+            print(known.help(asked.topic), end="", file=out)
             return 0
         case "demo":
             return _demo(_installed(out) if asked.runtime is None else [asked.runtime], out)
         case "doctor":
             from adapters.doctor import run_doctor
 
-            runtimes, named = (tuple(_FRONTS), False) if asked.runtime is None else ([asked.runtime], True)
+            runtimes, named = (plugins.names(), False) if asked.runtime is None else ([asked.runtime], True)
             return run_doctor(runtimes, out, as_json="json" in asked.options, named=named)
         case "check":
             return _check(asked, out)
         case name:
-            return _serve(_FRONTS[name], name, asked.options)
+            return _serve(_load(name), name, asked.options)
 
 
 def _installed(out: TextIO) -> Sequence[str]:
     """The runtimes that can be started here. Raises `CannotStartError` for the first one when there is none."""
     problems: list[CannotStartError] = []
     found: list[str] = []
-    for name, front in _FRONTS.items():
+    for name in plugins.names():
         try:
-            front.check()
+            _check_installed(_load(name))
         except CannotStartError as problem:
             problems.append(problem)
         else:
@@ -299,7 +202,7 @@ def _demo(runtimes: Sequence[str], out: TextIO) -> int:
     from adapters.stdio_server import run_for_people
 
     for name in runtimes:
-        _FRONTS[name].check()
+        _check_installed(_load(name))
     return run_for_people(run_demo, runtimes, out)
 
 
@@ -318,8 +221,8 @@ def _check(asked: Invocation, out: TextIO) -> int:
     if found is None:
         where = f"a relative path starts from {Path.cwd()}" if "/" in command[0] else "it is not on the PATH"
         raise UsageError(f"cannot find the command {command[0]!r}: {where}")
-    if runtime is not None and runtime not in _FRONTS:
-        raise UsageError(f"--scripted: unknown runtime {runtime!r}: choose {' or '.join(_FRONTS)}")
+    if runtime is not None and runtime not in plugins.names():
+        raise UsageError(f"--scripted: unknown runtime {runtime!r}: choose {' or '.join(plugins.names())}")
     if runtime is not None and "prompts" in options:
         raise UsageError(
             "--prompts and --scripted exclude each other: leave out --prompts, --scripted always sends prompts"
@@ -339,8 +242,7 @@ def _check(asked: Invocation, out: TextIO) -> int:
         raise UsageError(f"--rule: {error}") from None
     request = Request(
         command=(os.path.abspath(found), *command[1:]),  # noqa: PTH100 - it is started in another folder; no link is followed
-        scripted=runtime,
-        home=None if runtime is None else _FRONTS[runtime].isolated,
+        scripted=None if runtime is None else _load(runtime),
         prompts="prompts" in options,
         cwd=None if folder is None else Path(folder),
         bound=bound,
@@ -350,13 +252,13 @@ def _check(asked: Invocation, out: TextIO) -> int:
     return run_for_people(run_check, request, out, write_stderr)
 
 
-def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
+def _serve(plugin: Plugin, name: str, options: Mapping[str, str]) -> int:
     script, home = options.get("scripted"), options.get("home")
     if home is not None and script is None:
         raise UsageError("--home needs --scripted FILE")
-    front.check()
+    _check_installed(plugin)
     if script is None:
-        _check_folder(front)
+        _check_folder(plugin)
     if sys.stdin is not None and sys.stdin.isatty():
         text = (
             f"{name}: waiting for an ACP client on stdin (Ctrl-C ends it); try  {PROGRAM} demo {name}  for a first look"
@@ -365,31 +267,45 @@ def _serve(front: _Front, name: str, options: Mapping[str, str]) -> int:
     from adapters.stdio_server import leave, run
 
     return leave(
-        run(lambda: _open(front, os.environ)) if script is None else _serve_scripted(front, Path(script), home)
+        run(lambda: _open(plugin, os.environ)) if script is None else _serve_scripted(plugin, Path(script), home)
     )
 
 
-def _check_folder(front: _Front) -> None:
+def _load(name: str) -> Plugin:
+    """Raises `CannotStartError` where another author's package is broken."""
+    try:
+        return plugins.load(name)
+    except Exception as error:
+        text = f"the runtime {name!r} cannot be loaded ({type(error).__name__}): reinstall the package that brings it"
+        raise CannotStartError(text) from error
+
+
+def _check_installed(plugin: Plugin) -> None:
+    if reason := plugin.missing(os.environ):
+        raise CannotStartError(reason)
+
+
+def _check_folder(plugin: Plugin) -> None:
     from adapters.acp.errors import AcpError
 
     try:
-        front.check_folder()
+        plugin.check_folder(os.environ)
     except AcpError as error:
         raise CannotStartError(error.message) from None
 
 
 @asynccontextmanager
-async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Server]:
+async def _open(plugin: Plugin, environ: Mapping[str, str]) -> AsyncGenerator[Server]:
     import anyio
 
     from adapters.core.front import AgentInfo, serve
     from adapters.reaper import Reaper
 
-    info = AgentInfo(PROGRAM, front.title, __version__)
+    info = AgentInfo(PROGRAM, plugin.title, __version__)
     reaper = Reaper()
     try:
         async with anyio.create_task_group() as tasks:  # the driver's: leaving `serve` has closed it
-            load, prepare = front.driver(tasks, reaper.environment(environ))
+            load, prepare = plugin.driver(tasks, reaper.environment(environ))
 
             def load_guarded() -> Runtime:
                 # Other packages' plugins for pydantic would be looked for, and would read every prompt. Not for our children.
@@ -398,7 +314,7 @@ async def _open(front: _Front, environ: Mapping[str, str]) -> AsyncGenerator[Ser
                 with _no_garbage():
                     return load()
 
-            async with serve(load_guarded, front.features(), info, prepare) as server:
+            async with serve(load_guarded, plugin.features(), info, prepare) as server:
                 yield server
             tasks.cancel_scope.cancel()
     finally:
@@ -416,10 +332,10 @@ def _no_garbage() -> Generator[None]:
         gc.enable()
 
 
-def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
+def _serve_scripted(plugin: Plugin, file: Path, home: str | None) -> int:
     import tempfile
 
-    from adapters.scripted import Script, ScriptedModel, ScriptError, load_script
+    from adapters.scripted import Script, ScriptError, load_script
     from adapters.stdio_server import run
 
     try:
@@ -429,7 +345,7 @@ def _serve_scripted(front: _Front, file: Path, home: str | None) -> int:
 
     @asynccontextmanager
     async def open_scripted(folder: Path) -> AsyncGenerator[Server]:
-        async with ScriptedModel(script) as model, _open(front, front.isolated(folder, model.base_url)) as server:
+        async with plugin.model(script) as model, _open(plugin, plugin.isolated(folder, model.base_url)) as server:
             yield server
 
     if home is not None:

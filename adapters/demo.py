@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from adapters.client.calls import MalformedAnswerError, PromptCall
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.client.record import ConnectionLostError
+from adapters.plugins import load
 from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, Rule, Script, Shell, Spread, Text, say
 
@@ -42,37 +43,6 @@ _BOUND = 30.0
 """Seconds that any one step may take."""
 _HEAD_START = 0.3
 """Seconds that the held prompts get to be answered too early, while the tool still runs."""
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """What a runtime needs: its scripted model, and its isolated home (folder, base URL -> environment)."""
-
-    model: Callable[[Script], ScriptedServer]
-    home: Callable[[Path, str], dict[str, str]]
-
-
-def _claude() -> _Stage:
-    from adapters.claude.cli.program import find_claude  # noqa: PLC0415  # only the runtime that is shown
-    from adapters.scripted.home import isolated_claude_home  # noqa: PLC0415
-    from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
-
-    found = find_claude(os.environ)
-    chosen = {} if found is None else {"CLAUDE_CODE_EXECUTABLE": str(found.path)}
-    return _Stage(ScriptedModel, lambda home, url: {**isolated_claude_home(home, url), **chosen})
-
-
-def _codex() -> _Stage:
-    from adapters.codex.server.program import EXECUTABLE, find_codex  # noqa: PLC0415  # only the runtime that is shown
-    from adapters.scripted.home import isolated_codex_home  # noqa: PLC0415
-    from adapters.scripted.model import ScriptedModel  # noqa: PLC0415
-
-    found = find_codex(os.environ)
-    chosen = {} if found is None else {EXECUTABLE: str(found.path)}
-    return _Stage(ScriptedModel, lambda home, url: {**isolated_codex_home(home, url), **chosen})
-
-
-_STAGES: dict[str, Callable[[], _Stage]] = {"claude": _claude, "codex": _codex}
 
 
 @dataclass
@@ -133,11 +103,11 @@ async def run_demo(runtimes: Sequence[str], out: TextIO) -> int:
 
 
 async def _run(name: str, out: TextIO) -> bool:
-    stage = _STAGES[name]()
+    plugin = load(name)
     home, project = _folders()
     try:
-        async with stage.model(_script(project)) as model:
-            env = {**stage.home(home, model.base_url), "PYTHONPATH": _IMPORT_FROM}
+        async with plugin.model(_script(project)) as model:
+            env = {**plugin.isolated(home, model.base_url), "PYTHONPATH": _IMPORT_FROM}
             show = _Show(name, home, project, env, model, out)
             try:
                 async with _crash(show) as client:

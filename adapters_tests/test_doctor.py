@@ -11,8 +11,11 @@ import pytest
 from adapters import inquiry
 from adapters.claude.cli import program as claude
 from adapters.codex.server import program as codex_environment
-from adapters.doctor import FAILED, OK, UNSURE, Check, check_claude, check_codex, run_doctor
+from adapters.doctor import run_doctor
 from adapters.installing import install_command
+from adapters.plugins import FAILED, OK, UNSURE, Check
+from adapters.runtimes.claude_checks import check_claude
+from adapters.runtimes.codex_checks import check_codex
 
 VERSION = "echo '9.9.9 (Claude Code)'"
 """It says this whatever it is asked: of a login it says nothing."""

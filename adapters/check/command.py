@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import Protocol, TextIO
 
 import anyio
 
@@ -21,7 +21,8 @@ from adapters.check.run import Runner
 from adapters.check.stage import FreeStage, ScriptedStage, Stage
 from adapters.check.verdict import Outcome
 from adapters.scripted.home import work_folder
-from adapters.scripted.model import ScriptedModel
+from adapters.scripted.script import Block, Script
+from adapters.scripted.server import ScriptedServer
 
 BOUND = 20.0
 """Seconds of any one wait."""
@@ -29,15 +30,29 @@ _SIGN_EVERY = 5.0
 """Seconds without a decided rule after which the check shows that it is alive."""
 
 
+class Scripted(Protocol):
+    """What is needed of a runtime that talks to a scripted model: a part of `adapters.plugins.Plugin`."""
+
+    def isolated(self, home: Path, base_url: str) -> Mapping[str, str]:
+        """The whole environment of a runtime in this home that talks to the model at this URL."""
+        ...
+
+    def model(self, script: Script) -> ScriptedServer:
+        """The model, not started."""
+        ...
+
+    def asking(self, command: str) -> tuple[Block, Sequence[str]]:
+        """The model's call of a shell command that the runtime asks about, and the modes in which it asks."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What to check, and how."""
 
     command: Sequence[str]
-    scripted: str | None = None
-    """The runtime behind the command, if it shall talk to a scripted model: claude or codex."""
-    home: Callable[[Path, str], Mapping[str, str]] | None = None
-    """With `scripted`: a folder and the model's URL -> the whole environment of the command."""
+    scripted: Scripted | None = None
+    """The runtime behind the command, if it shall talk to a scripted model."""
     prompts: bool = False
     """Without `scripted`: whether prompts may be sent."""
     cwd: Path | None = None
@@ -147,9 +162,9 @@ async def _stage(request: Request, folder: Path) -> AsyncGenerator[tuple[Stage, 
     """The model, the launcher and the working folder. A folder of ours is used unless one is named."""
     cwd = request.cwd or work_folder(folder / "project")
     cwd = Path(await anyio.Path(cwd).resolve())
-    if request.home is None or request.scripted is None:
+    if request.scripted is None:
         yield FreeStage(), ProcessLauncher(request.command, os.environ, cwd), cwd
         return
-    async with ScriptedModel() as model:
-        env = request.home(folder, model.base_url)
-        yield ScriptedStage(model, request.scripted, cwd), ProcessLauncher(request.command, env, cwd), cwd
+    async with request.scripted.model(Script()) as model:
+        env = request.scripted.isolated(folder, model.base_url)
+        yield ScriptedStage(model, request.scripted.asking, cwd), ProcessLauncher(request.command, env, cwd), cwd

@@ -6,7 +6,7 @@ With a scripted model all of it is exact and counted. With any other model a pro
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -16,7 +16,7 @@ import anyio
 from adapters.check.verdict import NotApplicable
 from adapters.scripted.calls import holds
 from adapters.scripted.gates import Gate
-from adapters.scripted.script import Answer, HttpFailure, Rule, Shell, Text, ToolUse, say
+from adapters.scripted.script import Answer, Block, HttpFailure, Rule, Shell, Text, say
 from adapters.scripted.server import ScriptedServer
 
 Pause = Literal["model", "tool"]
@@ -108,8 +108,10 @@ class ScriptedStage:
 
     controlled = True
 
-    def __init__(self, model: ScriptedServer, runtime: str, folder: Path) -> None:
-        self._model, self._runtime, self._folder = model, runtime, folder
+    def __init__(
+        self, model: ScriptedServer, asking: Callable[[str], tuple[Block, Sequence[str]]], folder: Path
+    ) -> None:
+        self._model, self._asking, self._folder = model, asking, folder
         self._count = 0
 
     def hold(self, text: str, pause: Pause) -> Held:
@@ -131,11 +133,7 @@ class ScriptedStage:
     def ask(self, text: str, file: Path) -> Sequence[str]:
         """See `Stage.ask`."""
         command = f"touch {_quoted(file)}"
-        if self._runtime == "codex":
-            wanted = {"cmd": command, "sandbox_permissions": "require_escalated", "justification": "for the check"}
-            call, modes = ToolUse("exec_command", wanted), ("workspace-write", "read-only")
-        else:
-            call, modes = Shell(command), ("default",)
+        call, modes = self._asking(command)
         self._answer(text, Answer((call,)), say("That was the tool."))
         return modes
 
