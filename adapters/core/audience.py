@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from adapters.acp.calls import OutgoingRequest
-from adapters.acp.schema import SessionUpdate, dump
+from adapters.acp.schema import SessionUpdate
+from adapters.core.file_diff import wire_of
 from adapters.core.foreground import Report
 from adapters.core.port import PermissionRequested
 from adapters.core.retained import Tail, Wire
@@ -187,7 +188,7 @@ class Audience:
 
     def _wire(self, update: SessionUpdate) -> Wire | None:
         try:
-            return dump(update)
+            return wire_of(update)
         except _UNENCODABLE as error:
             log("update dropped", session=self.session_id, error=type(error).__name__)
             return None

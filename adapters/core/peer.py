@@ -183,7 +183,7 @@ def capabilities(features: Features) -> dict[str, Any]:
 
 def permission_params(session_id: str, question: PermissionRequested) -> dict[str, Any]:
     """The params of `session/request_permission`."""
-    from adapters.acp.schema import dump  # noqa: PLC0415 - see the head of this file
+    from adapters.core.file_diff import wire_of  # noqa: PLC0415 - see the head of this file
 
     params: dict[str, Any] = {
         "sessionId": session_id,
@@ -195,7 +195,7 @@ def permission_params(session_id: str, question: PermissionRequested) -> dict[st
     if question.description is not None:
         params["description"] = question.description
     if question.tool_call is not None:
-        fields = dump(question.tool_call)
+        fields = wire_of(question.tool_call)
         fields.pop("sessionUpdate", None)
         params["subject"] = {"type": "tool_call", "toolCall": fields}
     elif question.command is not None:

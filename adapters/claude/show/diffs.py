@@ -1,32 +1,29 @@
-"""File changes of Claude Code's edits as the protocol's diffs (DIFF-1 to DIFF-4). Reads no file."""
+"""What Claude Code's edits report of the files that they changed. Reads no file."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from adapters.acp.schema import AddChange, DiffItem, DiffPatch, ModifyChange
 from adapters.acp.shapes import as_count, as_list, as_mapping, as_text
-from adapters.driver import git_patch
+from adapters.core.file_change import FileChange
+from adapters.core.file_diff import FileDiff
 
 
-def diff_of(result: Mapping[str, Any], path: str) -> DiffItem | None:
-    """The change that an edit reports in its structured result; None when it reports none.
+def diff_of(result: Mapping[str, Any], path: str) -> FileDiff | None:
+    """The diff of the change that an edit reports in its structured result; None when it reports none. `path` is absolute."""
+    change = reported_change(result, path)
+    return FileDiff.of(change) if change else None
 
-    `path` is absolute. The patch is left out where the result does not hold it whole.
-    """
+
+def reported_change(result: Mapping[str, Any], path: str) -> FileChange | None:
+    """The change that an edit reports, without its text where the result does not hold it whole; None when it reports none."""
     if not path:
         return None
     if _is_new(result):
         text = result.get("content", result.get("newString"))
-        change = AddChange(path=path)
-        patch = git_patch.added(path, text) if isinstance(text, str) else None
-    elif "structuredPatch" in result or "newString" in result or "new_source" in result:
-        change = ModifyChange(path=path)
-        patch = _modified(path, result.get("structuredPatch"))
-    else:
-        return None
-    if patch is None:
-        return DiffItem(changes=[change])
-    return DiffItem(changes=[change], patch=DiffPatch(format="git_patch", text=patch))
+        return FileChange(path, "add", new=text if isinstance(text, str) else None)
+    if "structuredPatch" in result or "newString" in result or "new_source" in result:
+        return FileChange(path, "modify", hunks=_hunks(result.get("structuredPatch")))
+    return None
 
 
 def _is_new(result: Mapping[str, Any]) -> bool:
@@ -47,7 +44,7 @@ def first_changed_line(result: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _modified(path: str, hunks: Any) -> str | None:
+def _hunks(hunks: Any) -> str | None:
     parts: list[str] = []
     for given in as_list(hunks):
         hunk = as_mapping(given)
@@ -59,7 +56,7 @@ def _modified(path: str, hunks: Any) -> str | None:
         old = f"{max(0, starts[0] - (starts[1] == 0 and starts[0] > 0))},{starts[1]}"
         new = f"{max(0, starts[2] - (starts[3] == 0 and starts[2] > 0))},{starts[3]}"
         parts += [f"@@ -{old} +{new} @@", *lines]
-    return git_patch.changed(path, "\n".join(parts)) if parts else None
+    return "\n".join(parts) if parts else None
 
 
 def _adds_up(hunk: Mapping[str, Any], lines: list[str]) -> bool:

@@ -13,14 +13,14 @@ from typing import Any
 
 from adapters.acp.schema import (
     ContentItem,
-    DiffItem,
-    ModifyChange,
     TextBlock,
     ToolCallContent,
     ToolCallLocation,
     ToolCallUpdate,
 )
 from adapters.acp.shapes import as_list, as_mapping, as_text
+from adapters.core.file_change import FileChange
+from adapters.core.file_diff import FileDiff
 from adapters.core.server_keys import name_of
 from adapters.driver.question_text import visible
 from adapters.driver.tool_text import absolute, fenced, one_line, relative
@@ -70,7 +70,7 @@ def _edited(tool_input: Input, cwd: str) -> Sequence[ToolCallContent]:
     text = _text(fenced(shown, "diff"))
     if not all(old for old, _ in pairs):
         return (text,)  # creates the file: only the result can tell
-    return (DiffItem(changes=[ModifyChange(path=path)]), text)
+    return (FileDiff.of(FileChange(path, "modify")), text)
 
 
 def _marked(mark: str, text: str) -> list[str]:

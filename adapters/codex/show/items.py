@@ -14,15 +14,8 @@ from typing import Any, Final
 
 from adapters.acp.errors import AcpError
 from adapters.acp.schema import (
-    AddChange,
     ContentBlock,
     ContentItem,
-    DeleteChange,
-    DiffChange,
-    DiffItem,
-    DiffPatch,
-    ModifyChange,
-    MoveChange,
     TextBlock,
     ToolCallContent,
     ToolCallLocation,
@@ -32,7 +25,9 @@ from adapters.acp.schema import (
 from adapters.acp.shapes import as_count, as_integer, as_list, as_mapping, as_text
 from adapters.codex.show.overwritten import LOST
 from adapters.core import server_keys
-from adapters.driver import git_patch, media
+from adapters.core.file_change import FileChange
+from adapters.core.file_diff import FileDiff
+from adapters.driver import media
 from adapters.driver.question_text import code, name_of, visible
 from adapters.driver.tool_text import absolute, fenced, one_line, relative
 
@@ -154,14 +149,11 @@ def file_changes(changes: Any, cwd: str) -> Sequence[ToolCallContent]:
     A file that is written over is part of it where its text is known, and named in words where it is not.
     """
     given = [as_mapping(change) for change in as_list(changes)]
-    shown = [made for change in given for made in _change(change, cwd)]
-    if not shown:
+    files = [file for change in given for file in _files(change, cwd)]
+    if not files:
         return ()
     unseen = [_text(text) for change in given if (text := _replaced_text(change, cwd))]
-    patches = [_patch(change, cwd) for change in given]
-    if any(patch is None for patch in patches) or not any(patches):
-        return (DiffItem(changes=shown), *unseen)
-    return (DiffItem(changes=shown, patch=DiffPatch(format="git_patch", text="".join(filter(None, patches)))), *unseen)
+    return (FileDiff.of(*files), *unseen)
 
 
 def change_texts(changes: Any, cwd: str) -> list[str]:
@@ -188,7 +180,7 @@ def change_texts(changes: Any, cwd: str) -> list[str]:
 def is_shown_whole(changes: Any, cwd: str) -> bool:
     """Whether the diff of these changes has all that Codex tells of them."""
     told = any(as_mapping(change).get("diff") for change in as_list(changes))
-    return not told or any(isinstance(shown, DiffItem) and shown.patch for shown in file_changes(changes, cwd))
+    return not told or any(isinstance(shown, FileDiff) and shown.says_all for shown in file_changes(changes, cwd))
 
 
 # --- painters --------------------------------------------------------------------------------------------------------
@@ -330,20 +322,38 @@ def _blocks(content: Any) -> Iterator[ContentBlock]:
             continue
 
 
-def _change(change: Fields, cwd: str) -> Sequence[DiffChange]:
+def _files(change: Fields, cwd: str) -> Sequence[FileChange]:
+    """What a change does to files: to its own, and to one that it moves that over."""
     path, moved = _places(change, cwd)
     if not path:
         return ()
-    over = LOST in change
+    over, lost = LOST in change, _text_or_none(change.get(LOST))
+    text = _text_or_none(change.get("diff"))
     match as_mapping(change.get("kind")).get("type"):
+        case "add" if over:
+            return (FileChange(path, "modify", old=lost, new=text),)
         case "add":
-            return (ModifyChange(path=path) if over else AddChange(path=path),)
+            return (FileChange(path, "add", new=text),)
         case "delete":
-            return (DeleteChange(path=path),)
+            return (FileChange(path, "delete", old=text),)
         case _ if moved:
-            return (*([DeleteChange(path=moved)] if over else []), MoveChange(path=moved, old_path=path))
+            gone = [FileChange(moved, "delete", old=lost)] if over else []
+            return (*gone, FileChange(moved, "move", old_path=path, hunks=_hunks(change)))
         case _:
-            return (ModifyChange(path=path),)
+            return (FileChange(path, "modify", hunks=_hunks(change)),)
+
+
+def _text_or_none(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _hunks(change: Fields) -> str | None:
+    """The hunks of a change, empty for a mere move; None where the item does not hold them."""
+    diff = change.get("diff")
+    if not isinstance(diff, str):
+        return None
+    hunks = _MOVED.sub("", diff) if as_mapping(change.get("kind")).get("move_path") else diff
+    return hunks if not hunks or hunks.startswith("@@") else None
 
 
 def _places(change: Fields, cwd: str) -> tuple[str, str]:
@@ -355,29 +365,8 @@ def _places(change: Fields, cwd: str) -> tuple[str, str]:
 
 def _place(change: Fields, cwd: str) -> ToolCallLocation | None:
     """Where a change is: in the file that is there after it, at the line of its first change."""
-    path, moved = _places(change, cwd)
-    if not path:
-        return None
-    return ToolCallLocation(path=moved or path, line=git_patch.first_line(as_text(change.get("diff"))) or 1)
-
-
-def _patch(change: Fields, cwd: str) -> str | None:
-    """The patch of one change, empty for one that is not shown or changes nothing, None where the item does not hold it."""
-    path, moved = _places(change, cwd)
-    diff, lost = change.get("diff"), change.get(LOST, "")
-    if not path or not isinstance(diff, str) or not isinstance(lost, str):
-        return None if path else ""
-    match as_mapping(change.get("kind")).get("type"):
-        case "add":
-            return git_patch.replaced(path, lost, diff) if LOST in change else git_patch.added(path, diff)
-        case "delete":
-            return git_patch.deleted(path, diff)
-        case _:
-            hunks = _MOVED.sub("", diff) if change.get("kind", {}).get("move_path") else diff
-            if hunks and not hunks.startswith("@@"):
-                return None
-            gone = git_patch.deleted(moved, lost) if moved and LOST in change else ""
-            return gone + git_patch.changed(moved or path, hunks, old_path=path if moved else None)
+    files = _files(change, cwd)
+    return ToolCallLocation(path=files[-1].path, line=files[-1].first_line or 1) if files else None
 
 
 def _replaced_text(change: Fields, cwd: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.driver import git_patch
+from adapters.acp import git_patch
 
 PATHS = ["/w/plain.txt", "/w/My Project - x/a.txt", '/w/quo"te\\.txt', "/w/\u00e9\n.txt", "/w/tab\t.txt"]
 
