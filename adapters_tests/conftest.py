@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from adapters import log
 from adapters.scripted.server import ScriptedServer
+from adapters_tests import real
 from adapters_tests.e2e.rig import Rig, open_rig
 from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
 from adapters_tests.untouched import REPOSITORY, listing, naming
@@ -23,6 +24,17 @@ settings.load_profile("loaded")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: starts a real runtime against a scripted model on loopback")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    real.mark(items)
+
+
+@pytest.fixture(autouse=True)
+def _no_runtime_without_the_mark(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `-m "not real"` needs none, and leaves nothing out by mistake."""
+    if request.node.get_closest_marker("real") is None:
+        real.refuse(monkeypatch)
 
 
 @pytest.fixture(scope="session", autouse=True)
