@@ -85,7 +85,7 @@ class StoreSteps(Steps):
                 if made := self._recent(4):
                     await self._send(made)
                     await self._outcome(made.calls[-1])
-            await self._nobody_runs()
+            await self._all_end()  # while it is disturbed
         await self._next_agent()
         await self.resend_last()
 
@@ -214,6 +214,9 @@ class StoreSteps(Steps):
 
     async def _nobody_runs(self) -> None:
         await self._undisturbed()
+        await self._all_end()
+
+    async def _all_end(self) -> None:
         await self.random.choice((self.kill_everything, self._end))()
         await self.rig.all_gone(WITHIN)
 
