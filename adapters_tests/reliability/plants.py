@@ -7,7 +7,7 @@ be kept up with the product.
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import adapters
@@ -31,6 +31,8 @@ class Plant:
     changes: tuple[Change, ...]
     steps: str
     says: str
+    times: int = field(default=1, kw_only=True)
+    """How often the steps are played on end with the fault: whether they meet it is up to the runtime's timing as well."""
     runtimes: tuple[str, ...] = ("claude", "codex")
     world: str = "plain"
     """In which the steps are played."""
@@ -56,8 +58,9 @@ PLANTS: dict[str, Plant] = {
                 "            self._settle_inserted(submission)\n",
             ),
         ),
-        "kill_at_answer kill_at_answer kill_at_answer",
+        "kill_at_answer",
         "was acknowledged and is not stored",
+        times=3,
     ),
     "a lying withdrawal": Plant(
         (
@@ -67,8 +70,9 @@ PLANTS: dict[str, Plant] = {
                 "            self._fail(submission, None)",
             ),
         ),
-        "submit settle freeze settle freeze settle freeze settle freeze settle",
+        "submit settle freeze settle",
         "has only errors that say that it was not inserted, and is stored",
+        times=4,
     ),
     "no session id in the key": Plant(
         (
@@ -142,10 +146,11 @@ PLANTS: dict[str, Plant] = {
                 "        return listed",
             ),
         ),
-        "freeze_database settle freeze_database settle freeze_database settle",
+        "freeze_database settle",
         "stored 2 times",
         ("codex",),
         "databases",
+        times=3,
     ),
     "a report for storage": Plant(
         (
@@ -155,10 +160,11 @@ PLANTS: dict[str, Plant] = {
                 "            return True",
             ),
         ),
-        "full_disk settle full_disk settle full_disk settle",
+        "full_disk settle",
         "was acknowledged and is not stored",
         ("codex",),
         "disk",
+        times=3,
     ),
     "a move as a side effect": Plant(
         (
@@ -171,10 +177,11 @@ PLANTS: dict[str, Plant] = {
 """,
             ),
         ),
-        "close_under_lock close_under_lock close_under_lock close_under_lock",
+        "close_under_lock",
         "was acknowledged and is not stored",
         ("codex",),
         "databases",
+        times=4,
     ),
     "the newest file": Plant(
         (
@@ -247,7 +254,7 @@ PLANTS: dict[str, Plant] = {
                 "            lost = await self._run()\n            return\n",
             ),
         ),
-        " ".join(4 * ["stubborn_tool kill_without_reaper"]),
+        "daemon kill_without_reaper",
         "left behind by an agent that has ended",
         ("claude",),  # Codex ends its commands itself when its agent dies
         world="reaper",
@@ -270,9 +277,14 @@ PLANTS: dict[str, Plant] = {
 def planted_copy(folder: Path, plant: str) -> Path:
     """Copy the package into `folder` with the fault in it; gives the folder, for PYTHONPATH."""
     shutil.copytree(PACKAGE, folder / "adapters", ignore=shutil.ignore_patterns("__pycache__"))
-    for change in PLANTS[plant].changes:
-        path = folder / "adapters" / change.file
-        text = path.read_text()
-        assert text.count(change.old) == 1, f"{change.file} no longer holds the one place of {plant!r}: {change.old!r}"
-        path.write_text(text.replace(change.old, change.new))
+    plant_in(folder / "adapters", plant)
     return folder
+
+
+def plant_in(package: Path, plant: str) -> None:
+    """Change the files of this copy. Raises `AssertionError` where the text to change is not there, or more than once."""
+    for change in PLANTS[plant].changes:
+        path = package / change.file
+        text = path.read_text() if path.exists() else ""
+        assert text.count(change.old) == 1, f"{change.file} does not hold the one place of {plant!r}: {change.old!r}"
+        path.write_text(text.replace(change.old, change.new))

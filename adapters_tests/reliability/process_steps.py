@@ -27,10 +27,12 @@ _LIVES = 6.0
 _GONE = 5.0
 """Seconds after the orderly end of an agent in which nothing of it is left."""
 
+_DAEMON = "setsid -f sh -c 'trap \"\" TERM; touch {}; while [ ! -e {} ]; do sleep 0.1; done' </dev/null >/dev/null 2>&1"
+
 _STUBBORN = (
     "(trap '' TERM INT HUP; touch {}; while [ ! -e {} ]; do sleep 0.1; done)",
     "setsid sh -c 'touch {}; while [ ! -e {} ]; do sleep 0.1; done' & wait",
-    "setsid -f sh -c 'trap \"\" TERM; touch {}; while [ ! -e {} ]; do sleep 0.1; done' </dev/null >/dev/null 2>&1",
+    _DAEMON,
 )
 """Tools that ignore a signal, leave their group, or both."""
 
@@ -90,11 +92,18 @@ class ProcessSteps(Steps):
 
     async def stubborn_tool(self) -> None:
         """A tool that runs until it is released, whatever signals it gets, and whoever dies."""
+        await self._stubborn(self.random.choice(_STUBBORN))
+
+    async def daemon(self) -> None:
+        """Not random: it has left everything that a signal to its parents would reach."""
+        await self._stubborn(_DAEMON)
+
+    async def _stubborn(self, shell: str) -> None:
         await self._settle()
         made = self._new()
         name = f"stubborn{len(self.submissions)}"
         made.tool = Tool(self.rig.project / f"{name}.started", self.rig.project / f"{name}.go")
-        command = self.random.choice(_STUBBORN).format(f"{name}.started", f"{name}.go")
+        command = shell.format(f"{name}.started", f"{name}.go")
         self.rig.answer(made.text, Answer((Shell(command),)), say("Done, or not."))
         await self._send(made)
         await self.answered()
