@@ -39,9 +39,11 @@ async def kill_agent(link: Link, *, runtimes: bool) -> None:
         await wait_for(lambda: not link.rig.runtimes(), 5, "the killed runtime is gone")
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["agent", "agent-and-runtime"])
-async def test_a_prompt_sent_again_after_a_kill_at_any_moment_is_inserted_once(rig: Rig, text: str, both: bool) -> None:
-    """E9, E10, KEY-11, KEY-45, ADP-15, D2: sixteen kills on one session; every answer given before a kill still holds."""
+async def test_a_prompt_sent_again_after_a_kill_at_any_moment_is_inserted_once(rig: Rig, text: str) -> None:
+    """E9, E10, KEY-11, KEY-45, ADP-15, D2: kills on one session; every answer given before a kill still holds.
+
+    Of the agent alone, or of everything: of two moments that are close to each other one is of each.
+    """
     random = Random(text)
     ids: list[str] = []
     async with rig.agent() as link:
@@ -58,7 +60,7 @@ async def test_a_prompt_sent_again_after_a_kill_at_any_moment_is_inserted_once(r
                 break
             before = await link.prompt(session, f"{text} {number}", f"kill-{number}-the-key")
             await anyio.sleep((offset + random.uniform(0, 2)) / 1000)
-            await kill_agent(link, runtimes=both)
+            await kill_agent(link, runtimes=number % 4 in (1, 2))
     async with rig.agent() as link:
         await link.resume(session)
         await link.turn(session, f"{text} end", "kill-end-key")

@@ -99,11 +99,13 @@ class Chat:
         return [json.loads(line)["prompt"][0]["text"] for line in lines]
 
 
-@pytest.mark.parametrize("delay", [0.0, 0.05, 0.3, 0.8])
-async def test_killed_with_its_agent_it_brings_every_prompt_in_once(agent_name: str, place: Path, delay: float) -> None:
+@pytest.mark.parametrize("delays", [(0.0, 0.3), (0.05, 0.8)], ids=str)
+async def test_killed_with_its_agent_it_brings_every_prompt_in_once(
+    agent_name: str, place: Path, delays: tuple[float, float]
+) -> None:
     """KEY-42, client duties: the first prompt of a session and a later one, killed so many seconds after they were stored."""
     chat = Chat(place, agent_name)
-    for number in ("first", "second"):
+    for number, delay in zip(("first", "second"), delays, strict=True):
         prompt = f"{number} slow"
         process = await chat.start(prompt)
         await wait_for(lambda prompt=prompt: chat.waiting() == [prompt], SECONDS, "the prompt is in the outbox")
