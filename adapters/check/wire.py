@@ -61,9 +61,17 @@ def update_variants(*, unstable: bool = False) -> frozenset[str]:
 
 
 @cache
-def validator(name: str, *, unstable: bool = False, key: bool = True, closed: bool = True) -> DRAFT:
-    """The validator of one definition. `closed`: fields that the definition lacks are errors, at every level (EXT-1)."""
+def validator(
+    name: str, *, unstable: bool = False, key: bool = True, closed: bool = True, update: str | None = None
+) -> DRAFT:
+    """The validator of one definition. `closed`: fields that the definition lacks are errors, at every level (EXT-1).
+
+    `update`: every update in it is of this kind. That says the same of such a one in a fifth of the time.
+    """
     definitions = _closed(unstable=unstable, key=key) if closed else schema(unstable=unstable, key=key)["$defs"]
+    if update is not None:
+        one = {**definitions["SessionUpdate"], "allOf": [_updates(unstable=unstable, key=key)[update]]}
+        definitions = {**definitions, "SessionUpdate": one}
     wrapper: dict[str, Any] = {"$ref": f"#/$defs/{name}", "$defs": definitions}
     return DRAFT(wrapper | ({"unevaluatedProperties": False} if closed else {}))
 
@@ -78,6 +86,17 @@ def _closed(*, unstable: bool, key: bool) -> dict[str, Any]:
     definitions["ContentBlock"] = _by_tag(definitions["ContentBlock"], "type")
     definitions["ToolCallContent"] = _by_tag(definitions["ToolCallContent"], "type")
     return definitions
+
+
+@cache
+def _updates(*, unstable: bool, key: bool) -> dict[str, Any]:
+    """The closed variants of an update by their tags, those that the schema knows."""
+    found: dict[str, Any] = {}
+    (chain,) = _closed(unstable=unstable, key=key)["SessionUpdate"]["allOf"]
+    while "if" in chain:
+        found[chain["if"]["properties"]["sessionUpdate"]["const"]] = chain["then"]
+        chain = chain["else"]
+    return found
 
 
 def _close_members(node: dict[str, Any]) -> None:
@@ -103,7 +122,7 @@ def _by_tag(union: dict[str, Any], tag: str) -> dict[str, Any]:
     }
     other = next(branch for branch in union["anyOf"] if "const" not in branch["properties"][tag])
     chain: dict[str, Any] = other
-    for value, branch in known.items():
+    for value, branch in reversed(known.items()):  # the first is tried first: of content that is text
         chain = {"if": {"properties": {tag: {"const": value}}, "required": [tag]}, "then": branch, "else": chain}
     return {"type": "object", "required": [tag], "properties": {tag: {"type": "string"}}, "allOf": [chain]}
 
@@ -207,11 +226,19 @@ def _validate_response(message: dict[str, Any], asked: str | None, options: dict
 
 
 def _check(name: str, value: Any, *, unstable: bool, key: bool, closed: bool) -> None:
-    judge: Any = validator(name, unstable=unstable, key=key, closed=closed)  # its stubs are incomplete
+    update: str | None = None
+    if closed and name == "UpdateSessionNotification":
+        tag = _member(_member(value, "update"), "sessionUpdate")
+        update = tag if isinstance(tag, str) and tag in _updates(unstable=unstable, key=key) else None
+    judge: Any = validator(name, unstable=unstable, key=key, closed=closed, update=update)  # its stubs are incomplete
     error: ValidationError | None = next(judge.iter_errors(value), None)
     if error is not None:
         best = cast("ValidationError", best_match([error]) or error)
         raise WireError(f"{name}: {best.json_path}: {best.message[:300]}")
+
+
+def _member(value: Any, name: str) -> Any:
+    return cast("dict[str, Any]", value).get(name) if isinstance(value, dict) else None
 
 
 def _require(holds: bool, what: str) -> None:
