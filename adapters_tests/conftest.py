@@ -22,12 +22,17 @@ settings.load_profile("loaded")
 """How long an example takes says more about the machine than about us."""
 
 
+HAS_SNIFFIO = find_spec("sniffio") is not None
+"""anyio works without it, too."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "real: starts a real runtime against a scripted model on loopback")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     real.mark(items)
+    items.sort(key=real.place)
 
 
 @pytest.fixture(autouse=True)
@@ -88,10 +93,10 @@ def _loop_of_this_test(request: pytest.FixtureRequest) -> Iterator[None]:
 
     For such a fixture anyio notes in this thread that a loop runs, also while none does, and then refuses to run another.
     """
-    if inspect.iscoroutinefunction(request.function) or find_spec("sniffio") is None:
+    if inspect.iscoroutinefunction(request.function) or not HAS_SNIFFIO:
         yield
         return
-    import sniffio  # noqa: PLC0415 - anyio works without it, too
+    import sniffio  # noqa: PLC0415
 
     token = sniffio.current_async_library_cvar.set(None)
     yield

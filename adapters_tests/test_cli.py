@@ -276,21 +276,19 @@ def test_names_that_cannot_be_read_as_utf8_are_told(
 @pytest.mark.parametrize(
     "arguments", [["nope"], ["claude", "--nope"], ["claude", "--scripted", "/nowhere"], ["doctor"]]
 )
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_state_of_stderr_changes_no_status_and_no_output(
-    environ: dict[str, str], arguments: list[str], kind: str
-) -> None:
+def test_the_state_of_stderr_changes_no_status_and_no_output(environ: dict[str, str], arguments: list[str]) -> None:
     command = [*COMMAND, *arguments]
     usual = subprocess.run(command, capture_output=True, env=environ, timeout=60, check=False)
-    odd = subprocess.run(
-        with_stderr(kind, command),
-        stdout=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        env=environ,
-        timeout=60,
-        check=False,
-    )
-    assert (odd.returncode, odd.stdout) == (usual.returncode, usual.stdout)
+    for kind in KINDS:
+        odd = subprocess.run(
+            with_stderr(kind, command),
+            stdout=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            env=environ,
+            timeout=60,
+            check=False,
+        )
+        assert (odd.returncode, odd.stdout) == (usual.returncode, usual.stdout), kind
 
 
 # --- for clients ---------------------------------------------------------------------------------------------------------
