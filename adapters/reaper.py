@@ -7,6 +7,7 @@ agent that ends in order needs no reaper for that: one that was killed, stopped 
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -19,7 +20,9 @@ from typing import Final
 import anyio
 from anyio.abc import Process
 
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 MARK: Final = "ACP_ADAPTERS_AGENT"
 """The variable in the environment of everything that the agent starts. Its value is random and means nothing."""
@@ -59,7 +62,7 @@ class Reaper:
             lost = await self._run()
             if anyio.current_time() - began > _LIVES:
                 pause = 0.0
-            log("reaper lost", another_in=f"{pause:g} s", **lost)
+            _log.warning(LogEvent("reaper lost", another_in=f"{pause:g} s", **lost))
             await anyio.sleep(pause)
             pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
 

@@ -20,8 +20,10 @@ from anyio.abc import TaskStatus
 
 from adapters.acp.rpc import Transport
 from adapters.acp.stdio import claim_stdio
-from adapters.log import log
+from adapters.log import LogEvent, log_to_stderr
 from adapters.streams import OutputLostError, closed
+
+_log: Final = logging.getLogger(__name__)
 
 _ORDERLY: Final = (signal.SIGTERM, signal.SIGINT)
 
@@ -54,18 +56,19 @@ def run(open_server: Callable[[], AbstractAsyncContextManager[Server]]) -> int:
     except KeyboardInterrupt:
         status = 128 + signal.SIGINT
     except BaseException as error:  # noqa: BLE001 - the last boundary: a traceback is for nobody (it can hold secrets)
-        log("internal error", **where(error))
+        _log.warning(LogEvent("internal error", **where(error)))
         status = 1
     return status
 
 
 def _cannot_start(reason: str | None) -> int:
-    log("cannot start: stdin and stdout must be connected to an ACP client", reason=reason)
+    _log.warning(LogEvent("cannot start: stdin and stdout must be connected to an ACP client", reason=reason))
     return 1
 
 
 def run_for_people(function: Callable[..., Awaitable[int]], *args: object) -> int:
     """Run a command that a person watches; SIGINT and SIGTERM cancel it, so that it cleans up. Returns its exit status."""
+    log_to_stderr()
 
     async def cancellable() -> int:
         async with anyio.create_task_group() as tasks:
@@ -160,9 +163,10 @@ def one_line_reports() -> None:
 
     Messages of libraries are not printed: they can quote what they could not read, and so a prompt (STDIO-15).
     """
+    log_to_stderr()
     logging.basicConfig(handlers=[_LibraryLog(logging.WARNING)], force=True)
-    sys.unraisablehook = lambda unraisable: log("error in cleanup", **where(unraisable.exc_value))
-    threading.excepthook = lambda failure: log("error in thread", **where(failure.exc_value))
+    sys.unraisablehook = lambda unraisable: _log.warning(LogEvent("error in cleanup", **where(unraisable.exc_value)))
+    threading.excepthook = lambda failure: _log.warning(LogEvent("error in thread", **where(failure.exc_value)))
 
 
 class _LibraryLog(logging.Handler):
@@ -170,7 +174,7 @@ class _LibraryLog(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         place = f"{PurePath(record.pathname).name}:{record.lineno}"
         details = where(error) if error is not None else {"at": place}
-        log("library event", logger=record.name, level=record.levelname, **details)
+        _log.warning(LogEvent("library event", logger=record.name, level=record.levelname, **details))
 
 
 def where(error: BaseException | None) -> dict[str, str]:

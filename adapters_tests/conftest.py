@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from adapters import log
+from adapters.log import log_to_stderr
 from adapters.scripted.server import ScriptedServer
 from adapters_tests import real
 from adapters_tests.e2e.rig import Rig, open_rig
@@ -83,8 +84,11 @@ async def rig(runtime: RuntimeUnderTest, model: ScriptedServer, tmp_path: Path) 
 
 @pytest.fixture(autouse=True)
 def _log_of_this_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The bound of log lines counts anew."""
-    monkeypatch.setattr(log, "_counts", {})
+    """Log lines go to stderr as in the command, and their bound counts anew."""
+    ours = logging.getLogger("adapters")
+    monkeypatch.setattr(ours, "handlers", ours.handlers)
+    monkeypatch.setattr(ours, "propagate", ours.propagate)
+    log_to_stderr()
 
 
 @pytest.fixture(autouse=True)

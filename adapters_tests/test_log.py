@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import subprocess
@@ -11,8 +12,20 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from adapters import log as module
-from adapters.log import log
+from adapters.log import LogEvent, StderrHandler
 from adapters_tests.odd_stderr import KINDS, with_stderr
+
+LOG = """
+import logging
+from adapters.log import LogEvent, log_to_stderr, write_stderr
+log_to_stderr()
+def log(event, **fields):
+    logging.getLogger("adapters.some.module").warning(LogEvent(event, **fields))
+"""
+
+
+def log(event: str, **fields: object) -> None:
+    logging.getLogger("adapters.some.module").warning(LogEvent(event, **fields))
 
 
 def test_a_value_cannot_forge_a_line_or_fill_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -49,16 +62,17 @@ def test_a_flood_of_one_event_is_bounded_and_counted(
 
 
 def test_events_without_end_do_not_fill_memory() -> None:
+    handler = StderrHandler()
     for number in range(3000):
-        module._count(f"event {number}")
-    assert len(module._counts) <= 1000
+        handler._count(f"event {number}")
+    assert len(handler._counts) <= 1000
 
 
 def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
     """A client may take our stderr and forget it: the pipe is full after 64 KiB, and work goes on."""
     reader, writer = os.pipe()
     try:
-        code = "from adapters.log import log\nfor n in range(5000): log(f'event {n}', text='x' * 200)\nprint('done')"
+        code = LOG + "for n in range(5000): log(f'event {n}', text='x' * 200)\nprint('done')"
         done = subprocess.run(
             [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=writer, timeout=30, check=True
         )
@@ -71,7 +85,7 @@ def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_stderr_holds_up_or_fails_whoever_logs(kind: str) -> None:
     """Also lines longer than what is left of the room, and the end of the process, which flushes what streams have kept."""
-    code = "from adapters.log import log\nfor n in range(200): log(f'event {n}', text='x' * 250)\nprint('done')"
+    code = LOG + "for n in range(200): log(f'event {n}', text='x' * 250)\nprint('done')"
     command = with_stderr(kind, [sys.executable, "-c", code])
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, timeout=30, check=True)
     assert done.stdout == b"done\n"
@@ -81,7 +95,7 @@ def test_no_stderr_holds_up_or_fails_whoever_logs(kind: str) -> None:
 def test_whoever_reads_gets_whole_lines(make: Callable[[], Sequence[int]]) -> None:
     reader, writer = make()
     try:
-        code = "from adapters.log import log, write_stderr\nlog('event', a=1)\nwrite_stderr('\\u00e9' * 700 + '\\n')"
+        code = LOG + "log('event', a=1)\nwrite_stderr('\\u00e9' * 700 + '\\n')"
         subprocess.run([sys.executable, "-c", code], stderr=writer, timeout=30, check=True)
         expected = "acp-adapters: event a=1\n" + "\u00e9" * 700 + "\n"
         read = b""
@@ -92,3 +106,22 @@ def test_whoever_reads_gets_whole_lines(make: Callable[[], Sequence[int]]) -> No
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_a_program_that_uses_a_part_of_the_package_logs_as_it_likes(
+    caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing of ours is installed by an import: the records are ordinary ones, in one line and without a bound."""
+    ours = logging.getLogger("adapters")
+    monkeypatch.setattr(ours, "handlers", [])
+    monkeypatch.setattr(ours, "propagate", True)
+    for _ in range(60):
+        log("event", odd="two\nlines")
+    assert caplog.messages == ['event odd="two\\nlines"'] * 60
+    assert capsys.readouterr().err == ""
+
+
+def test_what_is_no_event_of_ours_is_written_without_its_arguments(capsys: pytest.CaptureFixture[str]) -> None:
+    """STDIO-15."""
+    logging.getLogger("adapters.some.module").warning("cannot read %s", "sk-secret")
+    assert capsys.readouterr().err == "acp-adapters: cannot read %s\n"

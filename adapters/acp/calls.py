@@ -6,6 +6,7 @@ but its own; `rpc.Connection` finds requests by id and orders the output.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -13,7 +14,9 @@ import anyio
 
 from adapters.acp.errors import AcpError, Id, InternalError, RequestCancelled, as_acp_error, leaves
 from adapters.acp.framing import encode
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from adapters.acp.rpc import Connection
@@ -48,7 +51,7 @@ class IncomingRequest:
             try:
                 line = encode({"jsonrpc": "2.0", "id": self.id, "result": result})
             except _UNENCODABLE as error:
-                log("result cannot be encoded", method=self.method, error=type(error).__name__)
+                _log.warning(LogEvent("result cannot be encoded", method=self.method, error=type(error).__name__))
                 line = encode({"jsonrpc": "2.0", "id": self.id, "error": InternalError().to_wire()})
             self.connection.answer(line, self)
 
@@ -105,7 +108,7 @@ class IncomingRequest:
 
     def _take_turn(self) -> bool:
         if self.answered:
-            log("second answer ignored", method=self.method)
+            _log.warning(LogEvent("second answer ignored", method=self.method))
             return False
         self.answered = True
         return True
@@ -188,4 +191,4 @@ def log_failure(event: str, method: str, error: BaseException) -> None:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     place = "" if trace is None else f"{trace.tb_frame.f_code.co_filename.rpartition('/')[2]}:{trace.tb_lineno}"
-    log(event, method=method, error=type(leaf).__name__, at=place)
+    _log.warning(LogEvent(event, method=method, error=type(leaf).__name__, at=place))

@@ -21,6 +21,7 @@ Everything else that produces output awaits `Connection.writable`.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Protocol, cast
@@ -41,7 +42,9 @@ from adapters.acp.errors import (
     ParseError,
 )
 from adapters.acp.framing import MAX_LINE, LineDecoder, LineTooLong, decode, encode
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 __all__ = ["Connection", "Handler", "IncomingRequest", "OutgoingRequest", "Transport", "as_id"]
 
@@ -223,7 +226,7 @@ class Connection:
             while (self._running or self._buffered) and not self._broken:
                 await self._change()
         if self._buffered and not self._broken:
-            log("output dropped", size=self._buffered)
+            _log.warning(LogEvent("output dropped", size=self._buffered))
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -233,7 +236,7 @@ class Connection:
                 try:
                     data = await self._transport.receive()
                 except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream) as error:
-                    log("input broken", error=type(error).__name__)
+                    _log.warning(LogEvent("input broken", error=type(error).__name__))
                     data = b""
                 for number, line in enumerate(self._decoder.feed(data) if data else self._decoder.finish()):
                     if number % _TURN == _TURN - 1:
@@ -252,7 +255,7 @@ class Connection:
         if self._closed:
             return
         if isinstance(line, LineTooLong):
-            log("line too long", size=line.size)
+            _log.warning(LogEvent("line too long", size=line.size))
             self._refuse(InvalidRequest(f"Invalid request: a message must not be longer than {self._max_line} bytes."))
             return
         try:
@@ -305,7 +308,7 @@ class Connection:
         if params is None:
             params = {}
         if not isinstance(params, dict):
-            log("malformed notification dropped", method=method)
+            _log.warning(LogEvent("malformed notification dropped", method=method))
             return
         known = cast("dict[str, Any]", params)
         if method == CANCEL_REQUEST:
@@ -323,7 +326,7 @@ class Connection:
         request = None if request_id is None else self._outgoing.pop(request_id, None)
         if request is None:
             if not (isinstance(request_id, int) and 0 < request_id <= self._last_id):  # late answers are expected
-                log("response to no request ignored")
+                _log.warning(LogEvent("response to no request ignored"))
             return
         has_result, has_error = "result" in message, "error" in message
         error = message.get("error")
@@ -364,7 +367,7 @@ class Connection:
 
     def _refuse(self, error: AcpError) -> None:
         """Answer what has no usable id (RPC-3); it counts as a request, so that a flood of them is bounded too."""
-        log("message refused", code=error.code)
+        _log.warning(LogEvent("message refused", code=error.code))
         self._waiting += 1
         self._put(encode({"jsonrpc": "2.0", "id": None, "error": error.to_wire()}), 0)
 
@@ -407,7 +410,7 @@ class Connection:
                 await self._send_batch()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             if not self._closed:
-                log("output broken", error=type(error).__name__)
+                _log.warning(LogEvent("output broken", error=type(error).__name__))
             self._broken = True
             self._output.clear()
             self._buffered = 0

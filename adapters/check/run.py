@@ -6,6 +6,7 @@ the agent answers at all.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
@@ -14,7 +15,9 @@ import anyio
 from adapters.check.bench import Bench
 from adapters.check.report import NOT_LOOKED_AT
 from adapters.check.verdict import Broken, Need, NotApplicable, Outcome, Rule, Section, Silence, Standing
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 _WAITS = 8
 """A rule may take so many times the bound of one wait."""
@@ -100,7 +103,7 @@ class Runner:
             standing, reason = "not applicable", str(why)
         except Exception as error:  # noqa: BLE001 - a mistake of the check must not be told as one of the agent
             self._bench.spoil()
-            log("check failed", rule=rule.id, error=repr(error))
+            _log.warning(LogEvent("check failed", rule=rule.id, error=repr(error)))
             standing, undecided = "not applicable", True
             reason = f"the check itself failed ({type(error).__name__}); please report it"
         if standing != "held" and rule.opens is not None and rule.opens not in self._why:

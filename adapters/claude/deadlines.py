@@ -7,6 +7,7 @@ session's path for one that died.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
@@ -19,7 +20,9 @@ from adapters.claude.mcp_status import Servers
 from adapters.claude.stored_watch import Store
 from adapters.claude.turns import Effect, Open, Stage, Turns
 from adapters.driver.tasks import Tasks
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 INTERRUPT_BOUND: Final = 5.0
 """Seconds in which an interrupt must end the work, before the process is ended instead (D7)."""
@@ -90,7 +93,9 @@ class Watch:
             if waiting:
                 return False
             if not self._turns.working and (waiting is None or rounds >= _STUCK_AFTER):
-                log("Claude Code is stuck; ending it", session=self._store.session_id, pid=process.pid)
+                _log.warning(
+                    LogEvent("Claude Code is stuck; ending it", session=self._store.session_id, pid=process.pid)
+                )
                 await process.stop(busy=True)
                 return False
         if rounds >= _SKIPPED_AFTER:
@@ -143,7 +148,7 @@ class Watch:
             if not await self._tasks.until(over, _WITHDRAW_AGAIN):
                 await process.request("interrupt", bound=_ANSWER_BOUND, cancel_queued=True)
         except ControlError as error:
-            log("a prompt could not be withdrawn", session=self._store.session_id, reason=str(error))
+            _log.warning(LogEvent("a prompt could not be withdrawn", session=self._store.session_id, reason=str(error)))
 
     def interrupt_again(self) -> None:
         """A turn has begun since the interrupt: that came too early and is lost."""
@@ -164,6 +169,8 @@ class Watch:
                 left -= anyio.current_time() - began
             if self._turns.interrupting and left <= 0:
                 session = self._store.session_id
-                log("Claude Code does not react to an interrupt; ending it", session=session, pid=process.pid)
+                _log.warning(
+                    LogEvent("Claude Code does not react to an interrupt; ending it", session=session, pid=process.pid)
+                )
                 await process.stop(busy=True)
                 return

@@ -22,6 +22,7 @@ decides the open submission and ends the work (D7). What must be killed takes th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
@@ -61,7 +62,9 @@ from adapters.claude.stored_watch import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
 from adapters.core import port
 from adapters.driver.tasks import Tasks
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _AGAIN_EVERY: Final = 2.0
 """Seconds between looks whether a prompt can be handed over; what matters wakes the waiting at once."""
@@ -200,7 +203,9 @@ class ClaudeSession:
         try:
             await process.run(lambda frame: self._on_frame(process, frame), self._sink.writable)
         except Exception as error:  # noqa: BLE001 - whatever ended the reading, the process is gone
-            log("reading from Claude Code failed", session=self.session_id, error=type(error).__name__)
+            _log.warning(
+                LogEvent("reading from Claude Code failed", session=self.session_id, error=type(error).__name__)
+            )
         if process is self._process and self._state is _State.LIVE:
             await self._lost(process)
 
@@ -223,7 +228,9 @@ class ClaudeSession:
                 await orphans.end_marked(self.session_id)  # its tools live on without it
             self._launcher.gone(self.session_id)
             if not self._closing:
-                log("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)
+                _log.warning(
+                    LogEvent("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)
+                )
             submission = self._turns.open
             found = await self._found_at_last(submission.message_id) if submission else False
             self._apply(self._turns.died(_death(process), found=found))
@@ -257,7 +264,12 @@ class ClaudeSession:
                 case CommandsListed(listed):
                     self._offer(commands.available_commands(listed))
                 case Strayed():
-                    log("Claude Code left the session; restarting it before the next prompt", session=self.session_id)
+                    _log.warning(
+                        LogEvent(
+                            "Claude Code left the session; restarting it before the next prompt",
+                            session=self.session_id,
+                        )
+                    )
                     self._strayed = True
                 case _:
                     if signal:
@@ -268,13 +280,13 @@ class ClaudeSession:
                         self._servers.tell(signal.servers)
                     self._show(frame)
         except Exception as error:  # noqa: BLE001 - one frame that we cannot take must not end the session (D11)
-            log("a frame could not be handled", session=self.session_id, error=type(error).__name__)
+            _log.warning(LogEvent("a frame could not be handled", session=self.session_id, error=type(error).__name__))
         self.tasks.changed()
 
     def _log_once(self, kind: str) -> None:
         if kind not in _logged_kinds:
             _logged_kinds.add(kind)
-            log("Claude Code wrote a frame of an unknown kind", kind=kind)
+            _log.warning(LogEvent("Claude Code wrote a frame of an unknown kind", kind=kind))
 
     def _show(self, frame: Mapping[str, Any]) -> None:
         for update in self._translator.feed(frame):
@@ -403,7 +415,9 @@ class ClaudeSession:
         await self._store.refresh()
         if await self.tasks.until(lambda: not self._store.overtaken, _MIRROR_BOUND):
             return False
-        log("another process wrote to the session; restarting Claude Code on it", session=self.session_id)
+        _log.warning(
+            LogEvent("another process wrote to the session; restarting Claude Code on it", session=self.session_id)
+        )
         return True
 
     async def withdraw(self, message_id: str) -> None:

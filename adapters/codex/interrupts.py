@@ -6,6 +6,7 @@ process.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -19,7 +20,9 @@ from adapters.codex.thread.loaded import Thread
 from adapters.codex.turn_types import Effect
 from adapters.codex.turns import Turns
 from adapters.driver.tasks import Tasks
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 INTERRUPT_BOUND: Final = 5.0
 """Seconds in which an interrupt must end the turn (measured: 8 to 18 ms), before the process is ended instead (D7)."""
@@ -75,7 +78,11 @@ class Stopper:
             if not server.held_up:  # what ends the turn may wait behind a client that does not read
                 left -= anyio.current_time() - began
         if self._turns.runs(turn_id) and server is self._thread.server:
-            log("Codex does not react to an interrupt; ending it", session=self._thread.thread_id, pid=server.pid)
+            _log.warning(
+                LogEvent(
+                    "Codex does not react to an interrupt; ending it", session=self._thread.thread_id, pid=server.pid
+                )
+            )
             server.kill()
 
     async def _interrupt_once(self, server: AppServer, turn_id: str, bound: float) -> None:

@@ -5,6 +5,7 @@ Owns the order in which a session becomes active. Knows no turn.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,9 @@ from adapters.codex.show.live import samples
 from adapters.codex.thread import archive, requests
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _START_BOUND: Final = 60.0
 """Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
@@ -170,7 +173,9 @@ class CodexRuntime:
             try:
                 found = await requests.list_lost(server, cwd, lost)
             except RequestFailed as failed:
-                log("threads that are lost between folders cannot be listed", error=type(failed).__name__)
+                _log.warning(
+                    LogEvent("threads that are lost between folders cannot be listed", error=type(failed).__name__)
+                )
                 return page
             rows = {row.session_id: row for row in (*page.sessions, *found)}.values()
             return replace(page, sessions=sorted(rows, key=lambda row: row.updated_at or "", reverse=True))
@@ -179,7 +184,7 @@ class CodexRuntime:
         try:
             return await in_thread(partial(archive.lost, self._host.home))
         except OSError as error:
-            log("the archive of threads cannot be looked into", error=type(error).__name__)
+            _log.warning(LogEvent("the archive of threads cannot be looked into", error=type(error).__name__))
             return None
 
     async def delete_session(self, session_id: str) -> None:

@@ -11,6 +11,7 @@ takes the same path.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -65,7 +66,9 @@ from adapters.core import port
 from adapters.core.server_keys import name_of, named
 from adapters.driver.tasks import Tasks
 from adapters.driver.tool_text import one_line
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _RECLAIM_AFTER: Final = 1.0
 """Seconds that a withdrawn prompt gets to be inserted anyway, before its turn is interrupted (measured: 17 to 100 ms)."""
@@ -370,12 +373,14 @@ class CodexSession:
                 method, params, bound=_ACCEPT_BOUND, then=lambda answer: self._accepted(submission, answer)
             )
         except Refused as refused:
-            log("Codex refused a prompt", session=self.session_id, method=method, code=refused.code)
+            _log.warning(LogEvent("Codex refused a prompt", session=self.session_id, method=method, code=refused.code))
             self._apply(self._turns.refused(submission, requests.prompt_error(refused)))
             if submission.stage is Stage.PREPARING:
                 self._thread.doubt()
         except Unanswered:
-            log("Codex does not answer; ending it", session=self.session_id, method=method, pid=server.pid)
+            _log.warning(
+                LogEvent("Codex does not answer; ending it", session=self.session_id, method=method, pid=server.pid)
+            )
             server.kill()
         except Gone:
             return  # `on_death` follows, and decides
@@ -409,7 +414,9 @@ class CodexSession:
             if server is None or server.held_up or self._turns.working:
                 return
         if stage in (Stage.ACCEPTED, Stage.TAKEN) and (server := self._thread.server):
-            log("Codex does not start on a prompt; ending it", session=self.session_id, pid=server.pid)
+            _log.warning(
+                LogEvent("Codex does not start on a prompt; ending it", session=self.session_id, pid=server.pid)
+            )
             server.kill()
 
     async def withdraw(self, message_id: str) -> None:
@@ -427,14 +434,16 @@ class CodexSession:
 
     async def _go_on(self, turn_id: str) -> None:
         """Have the model asked about what came in at the end of a turn: a turn without input of its own does that (0.163.0)."""
-        log("a prompt was inserted as a turn ended; asking the model once more", session=self.session_id)
+        _log.warning(
+            LogEvent("a prompt was inserted as a turn ended; asking the model once more", session=self.session_id)
+        )
         server = self._thread.server
         try:
             if server and not self._turns.interrupting:
                 await server.request("turn/start", {"threadId": self.session_id, "input": []}, bound=_ACCEPT_BOUND)
                 await self.tasks.until(lambda: not self._turns.goes_on(turn_id), _ACCEPT_BOUND)
         except RequestFailed as failed:
-            log("the model was not asked", session=self.session_id, error=type(failed).__name__)
+            _log.warning(LogEvent("the model was not asked", session=self.session_id, error=type(failed).__name__))
         self._apply(self._turns.not_continued(turn_id))
 
     async def _look_up(self, submission: Open) -> None:
@@ -444,7 +453,7 @@ class CodexSession:
     async def _confirm(self, submission: Open) -> None:
         stored = await self._evidence.confirm(submission)
         if not stored:
-            log("a prompt is not in the file of its session", session=self.session_id)
+            _log.warning(LogEvent("a prompt is not in the file of its session", session=self.session_id))
         self._apply(self._turns.confirmed(submission, stored=stored))
 
     async def interrupt(self) -> None:
@@ -520,4 +529,6 @@ class CodexSession:
                     server.post("thread/unsubscribe", {"threadId": child})
                 await self._thread.unload(server, bound=_CLOSE_BOUND)
         except RequestFailed as failed:
-            log("a thread could not be unloaded", session=self.session_id, error=type(failed).__name__)
+            _log.warning(
+                LogEvent("a thread could not be unloaded", session=self.session_id, error=type(failed).__name__)
+            )

@@ -5,6 +5,7 @@ Owns the active sessions and which connection each is active on. Knows the port;
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,9 @@ from adapters.core.port import Features, Runtime, RuntimeSession, SessionSetup
 from adapters.core.prompt_errors import not_inserted
 from adapters.core.server_keys import LONGEST, spelled
 from adapters.core.session import ClosedMeanwhile, Session
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 _RESUME_TRIES = 3
 """How often a resume opens a session anew that others close at the same time."""
@@ -74,7 +77,7 @@ class Agent:
         except MethodNotFound:
             return
         except AcpError:
-            log("malformed notification dropped", method=method)
+            _log.warning(LogEvent("malformed notification dropped", method=method))
             return
         with suppress(ResourceNotFound):
             self._active(peer, cancel.session_id).cancel()

@@ -6,6 +6,7 @@ work (`retained`), the standing facts, the state. Does not know why something is
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Protocol
@@ -16,7 +17,9 @@ from adapters.core.file_diff import wire_of
 from adapters.core.foreground import Report
 from adapters.core.port import PermissionRequested
 from adapters.core.retained import Tail, Wire
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 _STANDING = ("usage_update", "session_info_update", "available_commands_update", "config_option_update")
 """Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
@@ -190,14 +193,14 @@ class Audience:
         try:
             return wire_of(update)
         except _UNENCODABLE as error:
-            log("update dropped", session=self.session_id, error=type(error).__name__)
+            _log.warning(LogEvent("update dropped", session=self.session_id, error=type(error).__name__))
             return None
 
     def _send(self, client: Client, update: Wire) -> None:
         try:
             client.update(self.session_id, update)
         except _UNENCODABLE as error:
-            log("update dropped", session=self.session_id, error=type(error).__name__)
+            _log.warning(LogEvent("update dropped", session=self.session_id, error=type(error).__name__))
 
 
 def _state_update(report: Report) -> Wire:

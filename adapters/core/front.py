@@ -16,6 +16,7 @@ answered at once when it is cancelled, and when its connection or the agent ends
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
@@ -33,7 +34,9 @@ from adapters.acp.rpc import Connection, Transport
 from adapters.acp.shapes import as_mapping
 from adapters.core.peer import OWN, AgentInfo, Dialect, Peer
 from adapters.core.prompt_errors import not_inserted
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from adapters.core.agent import Agent
@@ -182,7 +185,9 @@ class Server:
         """An `initialize` that is refused: most clients show only a part of the error, or nothing, so each part says it all."""
         supported = ",".join(map(str, self._dialects))
         version = asked if isinstance(asked, int | float) else "none"
-        log("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
+        _log.warning(
+            LogEvent("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
+        )
         return error.with_data(reason=error.message, details=error.message)
 
     # --- the way to the agent ---------------------------------------------------------------------------------------
@@ -199,7 +204,7 @@ class Server:
         try:
             _ = self.agent
         except AcpError as error:
-            log("runtime not loaded", code=error.code, reason=error.message)
+            _log.warning(LogEvent("runtime not loaded", code=error.code, reason=error.message))
         while self._arrivals:
             self._hand_on(self._arrivals.popleft())
             await anyio.lowlevel.checkpoint()
@@ -217,7 +222,7 @@ class Server:
             except AcpError:
                 raise
             except Exception as error:
-                log("runtime not loaded", error=type(error).__name__)
+                _log.warning(LogEvent("runtime not loaded", error=type(error).__name__))
                 raise InternalError(
                     "The runtime's driver cannot be loaded: reinstall acp-adapters with the extra of this runtime."
                 ) from error
@@ -251,7 +256,7 @@ async def _see_through(prepare: Prepare, begun: Callable[[], None]) -> None:
     try:
         await prepare(begun)
     except Exception as error:  # noqa: BLE001 - the driver is told when it needs what is missing
-        log("not prepared", error=type(error).__name__)
+        _log.warning(LogEvent("not prepared", error=type(error).__name__))
     finally:
         begun()
 

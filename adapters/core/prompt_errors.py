@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from adapters.acp.errors import AcpError, as_acp_error
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 
 def fate_unknown(error: Exception) -> AcpError:
@@ -18,7 +22,7 @@ def not_inserted(error: Exception) -> AcpError:
     A driver that could not find out says `inserted: null` itself; that stays.
     """
     if not isinstance(error, AcpError):
-        log("prompt failed", error=type(error).__name__)
+        _log.warning(LogEvent("prompt failed", error=type(error).__name__))
     known = as_acp_error(error)
     data: object = known.data
     marked = isinstance(data, dict) and "inserted" in data

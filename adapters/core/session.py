@@ -9,6 +9,7 @@ is settled and the runtime is ready (D3) -> taken (shown) -> inserted (answered)
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -28,7 +29,9 @@ from adapters.core.questions import Permissions
 from adapters.core.retained import Wire
 from adapters.core.submissions import Known, Opened, Settlement, State, Submission, Submissions, random_id
 from adapters.core.work_waits import CANCELLED, WorkWaits
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 _STOP_BOUND = 3.0
 """Seconds that closing waits for work to end by its interrupt, and for look-ups, before the runtime session is closed anyway."""
@@ -342,7 +345,7 @@ class Session:
         try:
             await call(*args)
         except Exception as error:  # noqa: BLE001 - the driver's bounds decide what happens next
-            log(f"{what} failed", session=self.session_id, error=type(error).__name__)
+            _log.warning(LogEvent(f"{what} failed", session=self.session_id, error=type(error).__name__))
 
     # --- events of the runtime ---------------------------------------------------------------------------------------
 

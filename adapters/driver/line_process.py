@@ -6,6 +6,7 @@ a bound: a full or dead pipe holds up nobody but the writer, and the process is 
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -20,7 +21,9 @@ from anyio.abc import Process as Subprocess
 from adapters.acp.errors import ParseError
 from adapters.acp.framing import LineDecoder, LineTooLong, decode, encode
 from adapters.acp.shapes import as_mapping
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _READ: Final = 256 * 1024  # bytes
 _LONGEST_LINE: Final = 512 * 1024 * 1024
@@ -85,7 +88,7 @@ class LineProcess:
         """Log what this process does again and again, once."""
         if event not in self._logged:
             self._logged.add(event)
-            log(event, pid=self.pid, **fields)
+            _log.warning(LogEvent(event, pid=self.pid, **fields))
 
     # --- running -------------------------------------------------------------------------------------------------------
 
@@ -154,7 +157,7 @@ class LineProcess:
         with anyio.move_on_after(_KILL_BOUND) as bound:
             await self._process.aclose()
         if bound.cancelled_caught:
-            log(f"{self._name} does not end after KILL", pid=self.pid)
+            _log.warning(LogEvent(f"{self._name} does not end after KILL", pid=self.pid))
 
     # --- writing -------------------------------------------------------------------------------------------------------
 

@@ -5,13 +5,16 @@ Owns the session's task group. Knows nothing of what its tasks do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
 
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log = logging.getLogger(__name__)
 
 
 class Tasks:
@@ -59,11 +62,13 @@ class Tasks:
         try:
             await work(*args)
         except Exception as error:  # noqa: BLE001 - logged by kind: the text can hold what a user wrote
-            log(
-                "error in a session's task",
-                session=self._name,
-                task=getattr(work, "__name__", "?"),
-                error=type(error).__name__,
+            _log.warning(
+                LogEvent(
+                    "error in a session's task",
+                    session=self._name,
+                    task=getattr(work, "__name__", "?"),
+                    error=type(error).__name__,
+                )
             )
 
     def changed(self) -> None:

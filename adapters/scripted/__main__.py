@@ -14,6 +14,7 @@ from pathlib import Path
 
 import anyio
 
+from adapters.log import log_to_stderr
 from adapters.scripted.home import isolated_claude_home, isolated_codex_home
 from adapters.scripted.model import ScriptedModel
 from adapters.scripted.script import Script, ScriptError
@@ -50,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, default=0, help="the port (default: a free one)")
     parser.add_argument("--home", type=Path, help="also make an isolated home there and print its environment")
     options = parser.parse_args(arguments)
+    log_to_stderr()
     try:
         script = Script() if options.script is None else load_script(options.script)
         anyio.run(_run, script, options.port, options.home)

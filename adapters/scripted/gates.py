@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+
 import anyio
 
-from adapters.log import log
+from adapters.log import LogEvent
 from adapters.scripted.script import GateOpening
+
+_log = logging.getLogger(__name__)
 
 LONGEST_HOLD = 600.0
 """Seconds an answer waits at a gate before it goes on by itself: a forgotten gate must not hold a runtime for ever."""
@@ -59,4 +63,4 @@ class Gate:
                 with anyio.move_on_after(LONGEST_HOLD if file is None else _FILE_POLL):
                     await gate.wait()
         if scope.cancelled_caught and seconds is None:
-            log("scripted-gate-given-up", gate=self.name, seconds=LONGEST_HOLD)
+            _log.warning(LogEvent("scripted-gate-given-up", gate=self.name, seconds=LONGEST_HOLD))

@@ -6,6 +6,7 @@ Knows no API: a `Dialect` reads the requests and writes the answers of one. List
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,11 +15,13 @@ from typing import Any, Protocol, Self, cast
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup, TaskStatus
 
-from adapters.log import log
+from adapters.log import LogEvent
 from adapters.scripted.calls import Asked, Call, CallLog
 from adapters.scripted.gates import Gate
 from adapters.scripted.http import BadRequest, HttpConnection, PeerLeft, Request
 from adapters.scripted.script import Answer, Drop, HttpFailure, Script, StreamFailure
+
+_log = logging.getLogger(__name__)
 
 HOST = "127.0.0.1"
 
@@ -196,7 +199,7 @@ class ScriptedServer:
             except PeerLeft:
                 return
             except Exception as error:  # noqa: BLE001 - one broken call must not end the model for the others
-                log("scripted-call-failed", error=repr(error))
+                _log.warning(LogEvent("scripted-call-failed", error=repr(error)))
 
     async def _request(self, connection: HttpConnection, request: Request) -> bool:
         """Answer one request; return whether the connection can take another."""
@@ -316,7 +319,7 @@ def _json_object(body: bytes) -> dict[str, Any]:
 
 
 async def _refuse(connection: HttpConnection, error: BadRequest) -> None:
-    log("scripted-bad-request", status=error.status, reason=error.message)
+    _log.warning(LogEvent("scripted-bad-request", status=error.status, reason=error.message))
     try:
         await connection.refuse(error)
     except PeerLeft:

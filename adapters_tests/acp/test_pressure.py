@@ -103,7 +103,7 @@ async def test_bytes_of_unanswered_requests_are_bounded_too(monkeypatch: pytest.
 async def test_a_flood_without_reading_is_bounded(line: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answers count as well: those nobody takes stop the reading."""
     monkeypatch.setattr(rpc, "MAX_REQUESTS", 1000)
-    monkeypatch.setattr(rpc, "log", lambda *_args, **_fields: None)
+    monkeypatch.setattr(rpc._log, "disabled", True)
     async with connected(Recorder(echo=answer)) as (connection, peer):
         sent = 0
 

@@ -5,6 +5,7 @@ Owns the files beside a session's lock. Knows no turn and no frame but the first
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -24,7 +25,9 @@ from adapters.claude.stored.session_files import Files, find_files
 from adapters.core.port import SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without, stat
 from adapters.driver.version import lacking, version_of
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
@@ -70,7 +73,7 @@ class Launcher:
         """
         await in_thread(partial(state_folder, self.environ))
         await locks.take_again(await self._lock_folders(), session_id)
-        log("the lock files of a session were removed; it is locked again", session=session_id)
+        _log.warning(LogEvent("the lock files of a session were removed; it is locked again", session=session_id))
         await orphans.end_abandoned(session_id)
 
     def files(self, session_id: str, cwd: str, *, made_here: bool = False) -> Files:

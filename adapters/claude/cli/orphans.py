@@ -8,6 +8,7 @@ touches one whose agent may live: agents with another configuration, state folde
 
 from __future__ import annotations
 
+import logging
 import json
 import os
 import signal
@@ -28,7 +29,9 @@ from adapters.driver import procfs
 from adapters.driver.env_folders import HOME
 from adapters.driver.file_calls import read_file, stat
 from adapters.driver.procfs import Process
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _TERM_BOUND: Final = 0.5
 """Seconds from TERM to KILL. Measured: a process whose agent is dead takes 2 to 3 s to end by TERM alone."""
@@ -65,7 +68,9 @@ async def end_abandoned(session_id: str) -> None:
 
 async def _end_all(session_id: str, orphans: Iterable[Process]) -> None:
     for orphan in orphans:
-        log("ending a Claude Code process that an earlier agent left", session=session_id, pid=orphan.pid)
+        _log.warning(
+            LogEvent("ending a Claude Code process that an earlier agent left", session=session_id, pid=orphan.pid)
+        )
         await end([orphan, *procfs.family(orphan.pid)])
         if orphan.alive:
             raise InternalError(

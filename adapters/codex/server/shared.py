@@ -6,6 +6,7 @@ decides for itself (D7); the next one that needs a server gets a new one.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -26,7 +27,9 @@ from adapters.codex.server.signals import thread_of
 from adapters.codex.show.overwritten import Overwritten
 from adapters.driver.tool_text import one_line
 from adapters.driver.version import lacking, version_of
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _START_BOUND: Final = 30.0
 """Seconds from the start to the answer of `initialize` (measured: 0.1 to 0.3)."""
@@ -202,13 +205,13 @@ class Host:
         try:
             await server.run(self._on_notification, on_request, self._writable)
         except Exception as error:  # noqa: BLE001 - whatever ended the reading, the process is gone
-            log("reading from Codex failed", error=type(error).__name__)
+            _log.warning(LogEvent("reading from Codex failed", error=type(error).__name__))
         if self._server is server:
             self._server = None
         self._children.clear()
         self.asked_items.clear()
         if not server.stopping:
-            log("Codex ended", pid=server.pid, exit=server.exit_code)
+            _log.warning(LogEvent("Codex ended", pid=server.pid, exit=server.exit_code))
         for member in list(self._members.values()):
             member.on_death(server, _death(server))
 
@@ -299,7 +302,7 @@ class Host:
     def _log_once(self, event: str, **fields: object) -> None:
         if event not in self._logged:
             self._logged.add(event)
-            log(event, **fields)
+            _log.warning(LogEvent(event, **fields))
 
 
 def _start_error(reason: str) -> InternalError:

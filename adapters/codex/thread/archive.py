@@ -10,6 +10,7 @@ that Codex does not find. Everything here blocks.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import closing
@@ -17,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _DATABASE: Final = "state_5.sqlite"
 _PATIENCE: Final = 0.5
@@ -51,7 +54,7 @@ def lost(home: Path) -> Lost | None:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True, timeout=_PATIENCE)) as opened:
             known = dict(opened.execute("SELECT id, archived FROM threads").fetchall())
     except sqlite3.Error as error:
-        log("Codex's database cannot be asked for archived threads", error=type(error).__name__)
+        _log.warning(LogEvent("Codex's database cannot be asked for archived threads", error=type(error).__name__))
         return None
     noted = {thread for thread, archived in known.items() if archived}
     found = Lost(frozenset(moved & known.keys() - noted), frozenset(noted - moved))
