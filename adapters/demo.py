@@ -28,6 +28,7 @@ from adapters.client.calls import MalformedAnswerError, PromptCall
 from adapters.client.client import Client
 from adapters.client.process import AgentProcess, start_agent
 from adapters.client.record import ConnectionLostError
+from adapters.driver.procfs import everybody, has_variable
 from adapters.plugins import load
 from adapters.scripted.home import work_folder
 from adapters.scripted.script import Answer, Rule, Script, Shell, Spread, Text, say
@@ -231,24 +232,14 @@ def _count(number: int, noun: str) -> str:
 
 
 async def _end_leftovers(home: Path) -> None:
-    """End the processes that still live in this home: a runtime whose agent was killed and that nobody resumed."""
-    mark = b"HOME=" + os.fsencode(home)
+    """End the processes that still live in this home: a runtime whose agent was killed and that nobody resumed.
+
+    Without /proc such a runtime ends by itself when its work is done.
+    """
     for number in (signal.SIGTERM, signal.SIGKILL):
-        pids = [pid for pid in _pids() if mark in _environment(pid)]
+        pids = [process.pid for process in everybody() if has_variable(process.pid, "HOME", str(home))]
         for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
         if pids:
             await anyio.sleep(0.3)
-
-
-def _pids() -> list[int]:
-    proc = Path("/proc")  # Linux; elsewhere such a runtime ends by itself when its work is done
-    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()] if proc.is_dir() else []
-
-
-def _environment(pid: int) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []

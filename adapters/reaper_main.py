@@ -1,7 +1,8 @@
 """A program that runs beside an agent and ends what the agent leaves behind, however the agent ends (D6).
 
 Owns the search for processes by a mark in their environment, and how they are ended. Started by `reaper.py` as a program of its
-own, without site packages: it imports nothing but the standard library, so that it costs 10 ms and 8 MB. Linux only (/proc).
+own, without site packages: it imports nothing but the standard library, so that it costs 10 ms and 8 MB. Therefore it reads /proc
+itself, not through `driver/procfs.py`. Linux only.
 
     python -I -S reaper_main.py NAME=VALUE
 

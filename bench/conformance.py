@@ -22,12 +22,13 @@ from typing import Any
 
 from adapters.check.catalogue import CATALOGUE
 from adapters.check.verdict import Rule
+from adapters.driver import uuids
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "conformance.md"
 BEGIN, END = "<!-- bench/conformance.py writes from here -->", "<!-- to here -->"
 PACKAGES = ("@agentclientprotocol/claude-agent-acp@0.101.0", "@agentclientprotocol/codex-acp@2.6.0", "node@22")
-UUID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+UUID = re.compile(rf"\b{uuids.UUID}\b")
 WORDS = {"held": "held", "broken": "**broken**", "not applicable": "-"}
 ITEMS = ("Idempotency keys: the field", "Idempotency keys: the seven traces and their edges")
 

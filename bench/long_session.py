@@ -25,6 +25,7 @@ from comparing import Row, Values, in_turns, run, table
 
 from adapters.codex.server.process import spawn
 from adapters.core.submissions import derived_id
+from adapters.driver.uuids import UUID
 from adapters.scripted import Answer, Rule, Script, ScriptedModel, Shell, Text, say
 from adapters.scripted.home import work_folder
 
@@ -117,7 +118,7 @@ def fresh(text: str, number: int, found: Sequence[str]) -> str:
     return text
 
 
-_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_UUID = re.compile(UUID)
 _NAMED = re.compile(r'"((?:toolu|call|msg|rs|fc|resp|req)_[0-9A-Za-z]+)"')
 
 

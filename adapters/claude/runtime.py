@@ -6,7 +6,6 @@ Owns the order in which a session becomes active: lock, end of predecessors, loo
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -26,8 +25,8 @@ from adapters.claude.session import ClaudeSession
 from adapters.claude.stored import listing
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without, open_file
+from adapters.driver.uuids import is_uuid
 
-_SESSION_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """Session ids of Claude Code. With another text, `--resume` searches titles."""
 
 _LOCK_BOUND: Final = 2.0
@@ -61,7 +60,7 @@ class ClaudeRuntime:
 
         Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
         """
-        if not _SESSION_ID.fullmatch(session_id):
+        if not is_uuid(session_id):
             raise ResourceNotFound(session_id, NOT_STORED)
         launcher = await self._launcher()
         lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
@@ -123,7 +122,7 @@ class ClaudeRuntime:
 
     async def delete_session(self, session_id: str) -> None:
         """Remove a stored session; a missing one is success. Raises `AcpError` that names an agent that has it active."""
-        if not _SESSION_ID.fullmatch(session_id):
+        if not is_uuid(session_id):
             return
         launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)))
         lock = await launcher.lock(session_id, bound=_LOCK_BOUND)

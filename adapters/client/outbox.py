@@ -29,6 +29,7 @@ import time
 import uuid
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, Self, cast
@@ -36,6 +37,7 @@ from typing import Any, Final, Self, cast
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.client.client import Blocks, Client, as_blocks
 from adapters.client.record import ConnectionLostError, as_object
+from adapters.private_files import replacement, write_all
 
 TRIES: Final = 5
 """Attempts of one entry that `resend` makes in all while the agent refuses it for a reason that may pass."""
@@ -300,18 +302,13 @@ def _own(path: Path) -> _Held:
 
 def _replace(path: Path, data: bytes) -> _Held:
     """Replace the file in one step and own the new one: a reader, or a crash, finds the old content or the new one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    held = _Held(descriptor)
-    try:
-        os.fchmod(descriptor, 0o600)  # the mode of an old leftover
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with os.fdopen(descriptor, "wb", closefd=False) as file:
-            file.write(data)
-        os.fsync(descriptor)
-        new.replace(path)
-    except BaseException:
-        new.unlink(missing_ok=True)
-        held.close()
-        raise
+    with ExitStack() as on_failure:
+        with replacement(path) as descriptor:
+            held = _Held(os.dup(descriptor))  # copies of a descriptor share its lock
+            on_failure.callback(held.close)
+            os.fchmod(descriptor, 0o600)  # the mode of an old leftover
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            write_all(descriptor, data)
+            os.fsync(descriptor)
+        on_failure.pop_all()
     return held

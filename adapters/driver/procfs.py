@@ -14,6 +14,7 @@ from typing import Final
 _PROC: Final = Path("/proc")
 _STATE, _PARENT, _GROUP, _START = 0, 1, 2, 19
 """Places in /proc/PID/stat behind the name in parentheses."""
+_LOCK_FIELDS: Final = 6  # "1: FLOCK ADVISORY WRITE 11670 fe:00:2179474 0 EOF"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,19 @@ def variable(pid: int, name: str) -> str | None:
         return None
     start = f"{name}=".encode()
     return next(
-        (entry[len(start) :].decode(errors="replace") for entry in environment.split(b"\0") if entry.startswith(start)),
+        (os.fsdecode(entry[len(start) :]) for entry in environment.split(b"\0") if entry.startswith(start)),
         None,
     )
+
+
+def lock_holders(inode: int) -> list[int]:
+    """The pids of the processes that hold a lock on a file with this inode number, of any file system."""
+    try:
+        rows = [line.split() for line in (_PROC / "locks").read_bytes().splitlines()]
+    except OSError:
+        return []
+    return [
+        int(row[4])
+        for row in rows
+        if len(row) >= _LOCK_FIELDS and row[5].rpartition(b":")[2] == b"%d" % inode and row[4].isdigit()
+    ]

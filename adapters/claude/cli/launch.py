@@ -24,6 +24,7 @@ from adapters.claude.cli.state_dir import lock_folder, private_file, state_folde
 from adapters.claude.stored.session_files import Files, find_files
 from adapters.core.port import SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without, stat
+from adapters.driver.uuids import UUID
 from adapters.driver.version import lacking, version_of
 from adapters.log import LogEvent
 
@@ -34,7 +35,7 @@ INITIALIZE_BOUND: Final = 20.0
 _READING: Final = 4_000_000
 """Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s, 16 s at load 12."""
 
-_OURS: Final = re.compile(r"\.?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
+_OURS: Final = re.compile(rf"\.?({UUID})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
 """Files of one session in the state folder, drafts included: what a killed agent leaves of it."""
 
 

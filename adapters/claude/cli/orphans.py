@@ -8,8 +8,8 @@ touches one whose agent may live: agents with another configuration, state folde
 
 from __future__ import annotations
 
-import logging
 import json
+import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from adapters.acp.errors import InternalError
 from adapters.driver.env_folders import home_folder, named_folder
+from adapters.private_files import replacement, write_all
 
 _OWNER_ONLY = 0o700
 
@@ -74,13 +75,9 @@ def _unusable(folder: Path, error: OSError) -> InternalError:
 
 
 def private_file(path: Path, content: bytes) -> None:
-    """Write a file that its owner alone may read, whole or not at all. Raises `OSError`."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    """Write a file that its owner alone may read, whole or not at all. Raises `OSError`.
+
+    It is not synced to the disk: what is kept here speaks of processes, and none outlives a crash of the machine.
+    """
+    with replacement(path) as descriptor:
+        write_all(descriptor, content)

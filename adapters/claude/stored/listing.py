@@ -30,11 +30,12 @@ from adapters.claude.stored.transcript import holds_tool_result, is_side_entry, 
 from adapters.core.port import SessionPage, StoredSession
 from adapters.driver import file_calls, markup
 from adapters.driver.tool_text import one_line
+from adapters.driver.uuids import UUID
 
 PAGE = 50
 """Sessions per page (LIST-3)."""
 
-_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_UUID = re.compile(UUID, re.IGNORECASE)
 """Names of session files. Subagents' files (`agent-...`) are none."""
 
 _ENDS = 64 * 1024

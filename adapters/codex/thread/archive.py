@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from adapters.driver.uuids import UUID
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
@@ -27,9 +28,7 @@ _PATIENCE: Final = 0.5
 """Seconds to wait for a lock; nobody keeps readers out for long."""
 _ARCHIVE: Final = "archived_sessions"
 _SESSIONS: Final = "sessions"
-_FILE: Final = re.compile(
-    r"rollout-(\d{4})-(\d{2})-(\d{2})T[\d-]*-([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(?:_[0-9a-f-]+)?\.jsonl(?:\.zst)?"
-)
+_FILE: Final = re.compile(rf"rollout-(\d{{4}})-(\d{{2}})-(\d{{2}})T[\d-]*-({UUID})(?:_[0-9a-f-]+)?\.jsonl(?:\.zst)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
-_LOCKS: Final = Path("/proc/locks")
-_FIELDS: Final = 6  # "1: FLOCK ADVISORY WRITE 11670 fe:00:2179474 0 EOF"
+from adapters.driver import procfs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +24,10 @@ def holder_of(home: Path, thread_id: str) -> Holder | None:
     """The process that holds a thread of this `CODEX_HOME`; None when nobody does or the system does not tell."""
     try:
         inode = (home / "thread-writer-locks" / f"{thread_id}.lock").stat().st_ino
-        rows = [line.split() for line in _LOCKS.read_text().splitlines()]
     except (OSError, ValueError):
         return None
-    for row in rows:
-        if len(row) >= _FIELDS and row[5].rpartition(":")[2] == str(inode) and row[4].isdigit():
-            pid = int(row[4])
-            if pid != os.getpid():
-                return Holder(pid, _parent(pid))
+    for pid in procfs.lock_holders(inode):
+        if pid != os.getpid():
+            process = procfs.look(pid)
+            return Holder(pid, process.parent if process else 0)
     return None
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0

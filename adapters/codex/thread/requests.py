@@ -5,7 +5,6 @@ Codex answers nearly every failure with -32600: its words are all there is to te
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from adapters.codex.thread.lock_holder import Holder, holder_of
 from adapters.core.port import SessionPage, SessionSetup, StoredSession
 from adapters.driver import markup
 from adapters.driver.tool_text import one_line
+from adapters.driver.uuids import is_uuid
 
 RESUME_BOUND: Final = 120.0
 """Seconds to load a thread (measured: 4 s for 61 MB without its projection)."""
@@ -31,12 +31,10 @@ _PAGE: Final = 50
 _MOST: Final = 100
 """Rows of one page; Codex gives no more."""
 
-_THREAD_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
 
 def is_thread_id(session_id: str) -> bool:
     """Whether it is an id as Codex writes it. It would take other spellings of a UUID too: one thread, many sessions."""
-    return _THREAD_ID.fullmatch(session_id) is not None
+    return is_uuid(session_id)
 
 
 # --- starting ----------------------------------------------------------------------------------------------------------

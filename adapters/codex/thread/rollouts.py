@@ -29,14 +29,14 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from adapters.acp.shapes import as_count, as_mapping, as_text
+from adapters.driver.uuids import UUID
 
 _FOLDERS: Final = ("sessions", "archived_sessions")
 _DEPTH: Final = 4
 """Folders below `sessions`: year, month, day, and one more."""
 _PLAIN: Final = ".jsonl"
 _COMPRESSED: Final = ".jsonl.zst"
-_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_NAME: Final = re.compile(rf"-({_UUID})(?:_({_UUID}))?\.jsonl$")
+_NAME: Final = re.compile(rf"-({UUID})(?:_({UUID}))?\.jsonl$")
 
 _BUFFER: Final = 1024 * 1024
 _LONGEST_HEAD: Final = 16 * 1024 * 1024
