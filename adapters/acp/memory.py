@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import anyio
 
+from adapters.changed import Changed
+
 BUFFER = 64 * 1024
 """Bytes on their way to a peer that does not read, as a pipe of Linux holds them."""
 
@@ -19,15 +21,14 @@ class _Pipe:
         self._data = bytearray()
         self._ended = False
         self._broken = False
-        self._changed = anyio.Event()
+        self._changed = Changed()
 
     async def read(self) -> bytes:
         await anyio.lowlevel.checkpoint()
-        while not self._data and not self._ended and not self._broken:
-            await self._changed.wait()
+        await self._changed.until(lambda: bool(self._data) or self._ended or self._broken)
         data = b"" if self._broken else bytes(self._data)
         self._data.clear()
-        self._notify()
+        self._changed.notify()
         return data
 
     async def write(self, data: bytes) -> None:
@@ -39,22 +40,18 @@ class _Pipe:
             room = self._limit - len(self._data)
             self._data += rest[:room]
             rest = rest[room:]
-            self._notify()
+            self._changed.notify()
             if not rest:
                 return
             await self._changed.wait()
 
     def end(self) -> None:
         self._ended = True
-        self._notify()
+        self._changed.notify()
 
     def break_(self) -> None:
         self._broken = True
-        self._notify()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
+        self._changed.notify()
 
 
 class MemoryTransport:

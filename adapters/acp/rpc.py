@@ -42,6 +42,7 @@ from adapters.acp.errors import (
     ParseError,
 )
 from adapters.acp.framing import MAX_LINE, LineDecoder, LineTooLong, decode, encode
+from adapters.changed import Changed
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
@@ -131,8 +132,8 @@ class Connection:
         self._broken = False
         self._output: deque[tuple[bytes, int]] = deque()  # a line, and the size of the request it answers, or -1
         self._buffered = 0
-        self._changed: anyio.Event | None = None
-        """Set whenever output, requests or tasks become more or fewer; there only while somebody waits."""
+        self._changed = Changed()
+        """Output, requests or tasks have become more or fewer."""
         self._flush: anyio.CancelScope | None = None
         self._incoming: dict[Id, list[IncomingRequest]] = {}
         self._waiting = 0
@@ -175,7 +176,7 @@ class Connection:
     async def writable(self) -> None:
         """Return once less than `high_water` bytes wait for the peer, or the connection is over: await it before more output."""
         while self._buffered >= self._high_water and not self._broken:
-            await self._change()
+            await self._changed.wait()
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -202,7 +203,7 @@ class Connection:
                 self._tasks.cancel_scope.cancel()
         finally:
             self._broken = True
-            self._notify_change()
+            self._changed.notify()
             with anyio.CancelScope(shield=True), anyio.move_on_after(FLUSH_SECONDS):
                 await self._transport.aclose()
 
@@ -224,7 +225,7 @@ class Connection:
         """Let cancelled tasks answer and the peer take what is buffered: as long as it takes something, within a bound."""
         with anyio.move_on_after(FLUSH_LIMIT_SECONDS), anyio.move_on_after(FLUSH_SECONDS) as self._flush:
             while (self._running or self._buffered) and not self._broken:
-                await self._change()
+                await self._changed.wait()
         if self._buffered and not self._broken:
             _log.warning(LogEvent("output dropped", size=self._buffered))
 
@@ -243,7 +244,7 @@ class Connection:
                         await checkpoint()
                     self._receive(line)
                     while self._waiting >= 2 * MAX_REQUESTS:
-                        await self._change()
+                        await self._changed.wait()
                 if not data:
                     return
 
@@ -354,7 +355,7 @@ class Connection:
             await function(*args)
         finally:
             self._running -= 1
-            self._notify_change()
+            self._changed.notify()
 
     def answer(self, line: bytes, request: IncomingRequest) -> None:
         """Put the one answer of `request` into the output."""
@@ -384,29 +385,19 @@ class Connection:
             return
         self._output.append((line, request_size))
         self._buffered += len(line)
-        self._notify_change()
+        self._changed.notify()
 
     def _release(self, request_size: int) -> None:
         if request_size >= 0:
             self._waiting -= 1
             self._waiting_bytes -= request_size
 
-    async def _change(self) -> None:
-        if self._changed is None:
-            self._changed = anyio.Event()
-        await self._changed.wait()
-
-    def _notify_change(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
-
     async def _write(self) -> None:
         """The one writer (STDIO-9)."""
         try:
             while True:
                 while not self._output:
-                    await self._change()
+                    await self._changed.wait()
                 await self._send_batch()
         except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
             if not self._closed:
@@ -414,7 +405,7 @@ class Connection:
             self._broken = True
             self._output.clear()
             self._buffered = 0
-            self._notify_change()
+            self._changed.notify()
             self.close()
 
     async def _send_batch(self) -> None:
@@ -433,7 +424,7 @@ class Connection:
             self._buffered -= len(piece)
             if self._flush is not None:
                 self._flush.deadline = anyio.current_time() + FLUSH_SECONDS
-            self._notify_change()
+            self._changed.notify()
         for request_size in sizes:
             self._release(request_size)
-        self._notify_change()
+        self._changed.notify()

@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import anyio
 
+from adapters.changed import Changed
+
 _KEPT = 400
 """Bytes of a line that is no JSON."""
 
@@ -62,7 +64,7 @@ class Record:
 
     def __init__(self, keep: int | None = None) -> None:
         self._messages: deque[Message] = deque(maxlen=keep)
-        self._waiters: set[anyio.Event] = set()
+        self._changed = Changed()
         self.mark = 0
         """The index that the next message will have."""
         self.ended = False
@@ -72,13 +74,13 @@ class Record:
         message = Message(self.mark, time.monotonic(), sent, value, size, line[:_KEPT])
         self._messages.append(message)
         self.mark += 1
-        self._wake()
+        self._changed.notify()
         return message
 
     def end(self) -> None:
         """No message follows: waits that are not satisfied raise `ConnectionLostError`."""
         self.ended = True
-        self._wake()
+        self._changed.notify()
 
     def since(self, mark: int = 0, *, sent: bool | None = None) -> Iterator[Message]:
         """The held messages from this index on; only sent or only received ones if asked for."""
@@ -103,16 +105,4 @@ class Record:
                 if self.ended:
                     raise ConnectionLostError("the connection ended before the message came")
                 since = upto
-                await self._next()
-
-    async def _next(self) -> None:
-        event = anyio.Event()
-        self._waiters.add(event)
-        try:
-            await event.wait()
-        finally:
-            self._waiters.discard(event)
-
-    def _wake(self) -> None:
-        for event in self._waiters:
-            event.set()
+                await self._changed.wait()

@@ -22,6 +22,7 @@ from adapters.acp.schema import (
     TextBlock,
     UserMessage,
 )
+from adapters.changed import Changed
 from adapters.core import port
 from adapters.core.submissions import random_id
 
@@ -66,7 +67,7 @@ class ScriptedSession:
         self.held = False
         """Set it to make the session not ready."""
         self._runtime = runtime
-        self._changed = anyio.Event()
+        self._changed = Changed()
 
     @property
     def stored(self) -> Stored:
@@ -101,7 +102,7 @@ class ScriptedSession:
     async def is_recorded(self, message_id: str) -> bool:
         """Look into the store; waits for `runtime.lookup_gate`, fails with `runtime.lookup_error`."""
         self.lookups += 1
-        self._notify()
+        self._changed.notify()
         await self._runtime.lookup_gate.wait()
         if self._runtime.lookup_error:
             raise InternalError(self._runtime.lookup_error)
@@ -112,7 +113,7 @@ class ScriptedSession:
         if self._runtime.submit_error:
             raise self._runtime.submit_error
         self.submitted.append((message_id, prompt))
-        self._notify()
+        self._changed.notify()
         if self._runtime.automatic:
             self.take(message_id)
             self.insert(message_id)
@@ -122,21 +123,21 @@ class ScriptedSession:
     async def withdraw(self, message_id: str) -> None:
         """Take note; automatic runtimes confirm."""
         self.withdrawals.append(message_id)
-        self._notify()
+        self._changed.notify()
         if self._runtime.automatic:
             self.fail(message_id)
 
     async def interrupt(self) -> None:
         """Take note; automatic runtimes end the work."""
         self.interrupts += 1
-        self._notify()
+        self._changed.notify()
         if self._runtime.automatic:
             self.end("error", interrupted=True)
 
     async def answer_permission(self, request_id: str, option_id: str | None) -> None:
         """Take note."""
         self.answers.append((request_id, option_id))
-        self._notify()
+        self._changed.notify()
 
     async def reconfigure(self, setup: port.SessionSetup) -> None:
         """Take note."""
@@ -152,15 +153,13 @@ class ScriptedSession:
     async def close(self) -> None:
         """Nothing is delivered afterwards."""
         self.closed = True
-        self._notify()
+        self._changed.notify()
 
     # --- what a test makes the runtime do ----------------------------------------------------------------------------
 
     async def until(self, condition: Callable[[], bool], seconds: float = 5.0) -> None:
         """Wait until a condition over this session's records holds. Raises `TimeoutError` after `seconds`."""
-        with anyio.fail_after(seconds):
-            while not condition():
-                await self._changed.wait()
+        await self._changed.require(condition, seconds)
 
     def start(self) -> None:
         """Foreground work begins."""
@@ -203,10 +202,6 @@ class ScriptedSession:
         """Deliver any event, as long as the session is open."""
         if not self.closed:
             self.sink.deliver(event)
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
 
 
 class ScriptedRuntime:

@@ -21,6 +21,7 @@ from anyio.abc import Process as Subprocess
 from adapters.acp.errors import ParseError
 from adapters.acp.framing import LineDecoder, LineTooLong, decode, encode
 from adapters.acp.shapes import as_mapping
+from adapters.changed import Changed
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class LineProcess:
         self.stopping = False
         """We asked it to end."""
         self._input: deque[bytes] = deque()
-        self._wake = anyio.Event()
+        self._unsent = Changed()
         self._closing_input = False
         self._stderr = b""
         self._logged: set[str] = set()
@@ -164,7 +165,7 @@ class LineProcess:
     def send(self, message: Mapping[str, Any]) -> None:
         """Write an object, in order. Never waits; what a dead process does not read is dropped."""
         self._input.append(encode(message))
-        self._wake.set()
+        self._unsent.notify()
 
     async def _write(self) -> None:
         assert self._process.stdin is not None  # noqa: S101 - spawned with a pipe
@@ -175,8 +176,7 @@ class LineProcess:
                 if self._closing_input:
                     await self._process.stdin.aclose()
                     return
-                self._wake = anyio.Event()
-                await self._wake.wait()
+                await self._unsent.until(lambda: bool(self._input) or self._closing_input)
 
     # --- the end -------------------------------------------------------------------------------------------------------
 
@@ -189,7 +189,7 @@ class LineProcess:
             self.stopping = True
             if eof_bound is not None:
                 self._closing_input = True
-                self._wake.set()
+                self._unsent.notify()
                 with anyio.move_on_after(eof_bound):
                     await self.gone.wait()
             self.signal(signal.SIGTERM)

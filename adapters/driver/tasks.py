@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskStatus
 
+from adapters.changed import Changed
 from adapters.log import LogEvent
 
 _log = logging.getLogger(__name__)
@@ -22,7 +23,7 @@ class Tasks:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._changed: anyio.Event | None = None
+        self._changed = Changed()
         self._end = anyio.Event()
         self._ended = anyio.Event()
 
@@ -73,16 +74,8 @@ class Tasks:
 
     def changed(self) -> None:
         """Something changed: whoever waits looks again."""
-        if self._changed:
-            self._changed.set()
-            self._changed = None
+        self._changed.notify()
 
     async def until(self, done: Callable[[], bool], bound: float | None = None) -> bool:
-        """Wait until something makes it true, for `bound` seconds at most; whether it is."""
-        with anyio.move_on_after(bound) as scope:
-            while not (
-                done() or scope.cancel_called
-            ):  # a change in every round of the loop would keep the cancellation out
-                self._changed = self._changed or anyio.Event()
-                await self._changed.wait()
-        return done()
+        """Wait until `done()` is true, checking after each `changed()`: see `Changed.until`."""
+        return await self._changed.until(done, bound)

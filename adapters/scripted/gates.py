@@ -6,6 +6,7 @@ import logging
 
 import anyio
 
+from adapters.changed import Changed
 from adapters.log import LogEvent
 from adapters.scripted.script import GateOpening
 
@@ -26,7 +27,7 @@ class Gate:
         """How many answers have come to this gate, open or not."""
         self._opening = opening
         self._open = anyio.Event()
-        self._arrived = anyio.Event()
+        self._arrived = Changed()
 
     @property
     def is_open(self) -> bool:
@@ -44,15 +45,12 @@ class Gate:
 
     async def wait_arrival(self, count: int = 1, seconds: float = 30.0) -> None:
         """Return when `count` answers have come to the gate. Raises `TimeoutError` after `seconds`."""
-        with anyio.fail_after(seconds):
-            while self.arrivals < count:
-                await self._arrived.wait()
+        await self._arrived.require(lambda: self.arrivals >= count, seconds)
 
     async def hold(self) -> None:
         """Wait at the gate."""
         self.arrivals += 1
-        self._arrived.set()
-        self._arrived = anyio.Event()
+        self._arrived.notify()
         gate = self._open
         seconds = None if self._opening is None else self._opening.seconds
         file = None if self._opening is None else self._opening.file

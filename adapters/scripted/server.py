@@ -15,6 +15,7 @@ from typing import Any, Protocol, Self, cast
 import anyio
 from anyio.abc import SocketAttribute, SocketStream, TaskGroup, TaskStatus
 
+from adapters.changed import Changed
 from adapters.log import LogEvent
 from adapters.scripted.calls import Asked, Call, CallLog
 from adapters.scripted.gates import Gate
@@ -88,7 +89,7 @@ class ScriptedServer:
         self._port: int | None = None
         self._log = CallLog()
         self._gates: dict[str, Gate] = {}
-        self._changed = anyio.Event()
+        self._changed = Changed()
         self._group: TaskGroup | None = None
 
     async def __aenter__(self) -> Self:
@@ -169,21 +170,15 @@ class ScriptedServer:
 
     async def wait_calls(self, count: int, seconds: float = 30.0) -> None:
         """Return once `count` calls in all have arrived. Raises `TimeoutError` after `seconds`."""
-        with anyio.fail_after(seconds):
-            while self.total_calls < count:
-                await self._changed.wait()
+        await self._changed.require(lambda: self.total_calls >= count, seconds)
 
     async def wait_prompt(self, text: str, count: int = 1, seconds: float = 30.0) -> None:
         """Return once the model was asked to answer `text` so often. Raises `TimeoutError` after `seconds`."""
-        with anyio.fail_after(seconds):
-            while self.calls(text) < count:
-                await self._changed.wait()
+        await self._changed.require(lambda: self.calls(text) >= count, seconds)
 
     async def wait_ended(self, count: int, seconds: float = 30.0) -> None:
         """Return once `count` calls in all have ended, however. Raises `TimeoutError` after `seconds`."""
-        with anyio.fail_after(seconds):
-            while sum(call.outcome != "open" for call in self.records) < count:
-                await self._changed.wait()
+        await self._changed.require(lambda: sum(call.outcome != "open" for call in self.records) >= count, seconds)
 
     # --- serving ---------------------------------------------------------------------------------------------------
 
@@ -231,13 +226,13 @@ class ScriptedServer:
         asked = dialect.read(body, request.headers)
         prompt, step = self._position(asked)
         call = self._log.add(asked, prompt, step, body)
-        self._notify()
+        self._changed.notify()
         answer = self.script.compaction if asked.compaction else self.script.answer(prompt, step)
         try:
             return await connection.while_connected(lambda: self._answer(connection, dialect, call, answer))
         finally:
             self._log.end(call, "left")
-            self._notify()
+            self._changed.notify()
 
     def _position(self, asked: Asked) -> tuple[str | None, int]:
         """The prompt whose rule answers the call, and its step."""
@@ -290,10 +285,6 @@ class ScriptedServer:
                 await anyio.sleep(answer.delta_delay)
         self._log.end(call, "answered")
         await connection.end_events()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = anyio.Event()
 
 
 def _still(fault: HttpFailure | StreamFailure | Drop, call: Call) -> bool:

@@ -23,7 +23,7 @@ async def until(connection: Connection, condition: Callable[[], bool]) -> None:
     """Wait until a condition over the connection's buffers holds, and nothing moves any more."""
     with anyio.fail_after(SECONDS):
         while not condition():
-            await connection._change()
+            await connection._changed.wait()
         await anyio.wait_all_tasks_blocked()
 
 
