@@ -60,6 +60,8 @@ class Evidence:
         raise AssertionError  # the last try returns or raises
 
     async def _asked(self, message_id: str) -> bool | None:
+        if not await self._thread.is_locked():
+            await self._thread.lock_again()
         for looks in range(_LOOKS, 0, -1):
             await self._history.refresh(await self._thread.load())
             found = self._history.holds(message_id)

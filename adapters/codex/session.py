@@ -351,7 +351,10 @@ class CodexSession:
             elif isinstance(way, Steer) and way != quiet and not self._surely_no_tool:
                 await self._settle(submission, way)
                 quiet = way
-            else:
+            elif not await self._thread.is_locked():
+                text = "The lock file of this session was removed while its prompt waited: send it again with the same key."
+                raise InternalError(text, {"category": "held", "inserted": None})
+            elif waits() and self._turns.way(submission) == way:
                 await self._send(server, submission, way, content)
 
     async def _settle(self, submission: Open, way: Way) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from adapters.acp.errors import AcpError
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, is_update
 from adapters_tests.e2e.runtimes import CODEX
@@ -23,6 +24,7 @@ pytestmark = [
 ]
 
 HISTORY = "thread_history_1.sqlite"
+LOCKS = "thread-writer-locks"
 
 
 @contextmanager
@@ -271,3 +273,44 @@ async def test_a_home_that_takes_no_thread(rig: Rig, text: str) -> None:
         await link.client.wait_update(
             session, is_update("notice", title="This message could not be stored"), since=mark
         )
+
+
+async def test_a_thread_whose_lock_file_is_removed_is_locked_again(rig: Rig, text: str) -> None:
+    """Not while it works: nothing is handed over then."""
+    async with rig.agent() as link, rig.agent() as other:
+        session = await link.new()
+        first = await link.turn(session, text, "the-first-key")
+        shutil.rmtree(rig.root / "codex" / LOCKS)
+        second = await link.turn(session, f"{text} 2", "the-second-key")
+        with pytest.raises(AcpError, match="has this session open"):
+            await other.resume(session)
+        tool = rig.tool(f"{text} 3")
+        call = await link.prompt(session, f"{text} 3", "the-third-key")
+        third = await call.message_id()
+        await tool.started()
+        shutil.rmtree(rig.root / "codex" / LOCKS)
+        error = await link.error(await link.prompt(session, f"{text} 4", "the-fourth-key"), inserted=None)
+        assert "was removed while it works" in error.message
+        tool.release()
+        await link.ended(session, third)
+        fourth = await link.turn(session, f"{text} 4", "the-fourth-key")
+        assert rig.stored_ids(session) == [first, second, third, fourth]
+
+
+async def test_an_agent_whose_lock_file_was_removed_hands_nothing_over_beside_another(rig: Rig, text: str) -> None:
+    """And leaves the other one its lock."""
+    async with rig.agent() as link, rig.agent() as other:
+        session = await link.new()
+        first = await link.turn(session, text, "the-first-key")
+        shutil.rmtree(rig.root / "codex" / LOCKS)
+        await other.resume(session)
+        second = await other.turn(session, f"{text} 2", "a-key-to-both")
+        error = await link.error(await link.prompt(session, f"{text} 2", "a-key-to-both"), inserted=None)
+        assert "has this session open" in error.message
+        third = await other.turn(session, f"{text} 3", "the-third-key")
+        await other.client.close(session)
+        assert await (await link.prompt(session, f"{text} 2", "a-key-to-both")).message_id() == second
+        with pytest.raises(AcpError, match="has this session open"):
+            await other.resume(session)
+        fourth = await link.turn(session, f"{text} 4", "the-fourth-key")
+        assert rig.stored_ids(session) == [first, second, third, fourth]

@@ -7,6 +7,11 @@ Owns where the thread is loaded and what is known of it from that moment. Knows 
     loaded    started here, or resumed                     lost: the app-server died; loaded: resumed again, because the
                                                            setup changed, or because Codex answered as if it were not
     lost      the app-server died                          loaded: at the next need; all stored ids are read again then
+
+While it is loaded, Codex holds a lock file. Anybody may remove it, and neither Codex nor the next one who wants the thread sees
+that. So a look-up makes sure before that the file is the same (`is_locked`), and so does the one who hands a prompt over. A
+thread that has lost its file is closed and loaded again in a quiet moment: Codex then locks it again, or says that another one
+has it. All that is stored is read again.
 """
 
 from __future__ import annotations
@@ -25,9 +30,10 @@ from adapters.codex.server.process import AppServer, Gone, Refused, Unanswered
 from adapters.codex.server.shared import Host
 from adapters.codex.thread import archive, requests
 from adapters.codex.thread.history import History
-from adapters.codex.thread.lock_holder import holder_of
+from adapters.codex.thread.lock_holder import holder_of, is_taken, lock_file
 from adapters.core.port import NOT_STORED, SessionSetup
 from adapters.driver.file_calls import in_thread, in_thread_without
+from adapters.log import log
 
 _HELD_BOUND: Final = 3.0
 """Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
@@ -69,6 +75,8 @@ class Thread:
         """Held while it is loaded or reloaded."""
         self._closed = anyio.Event()
         self._doubtful = False
+        self._lock: tuple[int, int] | None = None
+        """The file that Codex has locked for it; None where that is not known (yet)."""
         self._known = False
         """It was loaded before: it exists."""
 
@@ -112,6 +120,38 @@ class Thread:
                 else:
                     return server
         raise AssertionError  # the last try returns or raises
+
+    async def is_locked(self) -> bool:
+        """Whether Codex still keeps others from the thread, as far as its lock file tells; also while it is not loaded."""
+        if self.server is None or self._doubtful:
+            return True  # `load` gets the lock, or fails
+        found = await in_thread(partial(lock_file, self._host.home, self.thread_id))
+        self._lock = self._lock or found
+        return self._lock == found
+
+    async def lock_again(self) -> None:
+        """Load it anew, so that Codex locks it. Raises `AcpError` while it works, or where another one has it now."""
+        async with self._gate:
+            server = self.server
+            if server is None:
+                return
+            if not self._is_quiet():
+                text = "The lock file of this session was removed while it works: try again when the work is over."
+                raise InternalError(text, {"category": "held"})
+            if await in_thread(
+                partial(is_taken, self._host.home, self.thread_id)
+            ):  # closing would remove that file, too
+                raise requests.held_error(await in_thread(partial(holder_of, self._host.home, self.thread_id)))
+            log("the lock file of a session was removed; loading it again", session=self.thread_id)
+            self.history.forget()
+            self._doubtful = True
+            try:
+                await self.unload(server)
+                await self._resume(server, rebuilt=True)
+            except Gone:
+                return  # the next `load` begins anew
+            except (Refused, Unanswered) as failed:
+                raise requests.failed_error("The session cannot be reloaded", failed) from None
 
     async def unload(self, server: AppServer, *, bound: float = _UNLOAD_BOUND) -> None:
         """Have it closed, within `bound` seconds: others may have it then (D6). Raises `RequestFailed`.
@@ -172,6 +212,7 @@ class Thread:
                 raise requests.failed_error("The session cannot be opened", silent) from None
             else:
                 break
+        self._lock = await in_thread(partial(lock_file, self._host.home, self.thread_id))
         # Behind that answer Codex sends the thread's usage. Once it has answered something else, that has come too, and
         # belongs to what the client is told by this resume, not to what happens later (REPLAY-11).
         with suppress(Refused, Unanswered):
