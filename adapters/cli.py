@@ -97,9 +97,7 @@ def _title(name: str) -> str:
     try:
         return plugins.load(name).title
     except Exception as error:  # noqa: BLE001 - another author's package is broken; the commands of all others work
-        from adapters.log import log
-
-        log("runtime not loaded", name=name, error=type(error).__name__)
+        _complain(f"the runtime {name!r} cannot be loaded ({type(error).__name__})", 0)
         return name
 
 

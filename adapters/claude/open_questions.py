@@ -16,8 +16,8 @@ from adapters.claude.cli.process import ClaudeProcess
 from adapters.claude.questions import Ask, ask_of, denied
 from adapters.claude.show.live import Translator
 from adapters.claude.shown_plan import CHANGED, Plans, ShownPlan
+from adapters.core.file_calls import in_thread
 from adapters.core.port import Event, Output, PermissionRequested, PermissionWithdrawn
-from adapters.driver.file_calls import in_thread
 
 _PLAN_CHANGED: Final = "The plan changed while you were asked, so it is not approved. You will be asked again."
 

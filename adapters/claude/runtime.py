@@ -23,8 +23,8 @@ from adapters.claude.cli.program import FEATURES
 from adapters.claude.cli.state_dir import state_folder
 from adapters.claude.session import ClaudeSession
 from adapters.claude.stored import listing
+from adapters.core.file_calls import in_thread, in_thread_without, open_file
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
-from adapters.driver.file_calls import in_thread, in_thread_without, open_file
 from adapters.driver.uuids import is_uuid
 
 """Session ids of Claude Code. With another text, `--resume` searches titles."""

@@ -184,7 +184,7 @@ class ClaudeSession:
             self._state = _State.NONE
             if process:
                 await process.stop(busy=True)
-                self._launcher.gone(self.session_id)
+                await self._launcher.gone(self.session_id)
             raise
         self._strayed = False
         self._turns.started_process()
@@ -215,7 +215,7 @@ class ClaudeSession:
         self._state = _State.NONE
         if process:
             await process.stop(busy=False)
-            self._launcher.gone(self.session_id)
+            await self._launcher.gone(self.session_id)
 
     async def _lost(self, process: ClaudeProcess) -> None:
         """The process ended, whoever ended it: bury it, and let the stored session decide (D7)."""
@@ -226,7 +226,7 @@ class ClaudeSession:
             self._state = _State.CLOSED if self._closing else _State.NONE
             if not process.stopping:
                 await orphans.end_marked(self.session_id)  # its tools live on without it
-            self._launcher.gone(self.session_id)
+            await self._launcher.gone(self.session_id)
             if not self._closing:
                 _log.warning(
                     LogEvent("Claude Code ended", session=self.session_id, pid=process.pid, exit=process.exit_code)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from adapters.acp.shapes import as_mapping, as_text
 from adapters.claude.stored.transcript import parse_line
-from adapters.driver.file_calls import open_file, read_file, scan
+from adapters.core.file_calls import open_file, read_file, scan
 
 CHANGED: Final = (
     "The plan's file changed while the user was asked, so they have not seen the plan that would be approved. "

@@ -19,7 +19,7 @@ from adapters.claude.cli.frames import Stored
 from adapters.claude.show.replay import replay
 from adapters.claude.stored.session_files import Files
 from adapters.claude.stored.transcript import Transcript
-from adapters.driver.file_calls import StuckError, in_thread, in_thread_without
+from adapters.core.file_calls import StuckError, in_thread, in_thread_without
 
 _REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
 T = TypeVar("T")

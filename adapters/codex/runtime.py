@@ -26,8 +26,8 @@ from adapters.codex.server.shared import Host
 from adapters.codex.session import CodexSession
 from adapters.codex.show.live import samples
 from adapters.codex.thread import archive, requests
+from adapters.core.file_calls import in_thread, in_thread_without
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
-from adapters.driver.file_calls import in_thread, in_thread_without
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)

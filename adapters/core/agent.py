@@ -6,17 +6,19 @@ Owns the active sessions and which connection each is active on. Knows the port;
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
+from stat import S_ISDIR
 from typing import Any, cast
 
 import anyio
 
 from adapters.acp import schema
 from adapters.acp.calls import IncomingRequest
-from adapters.acp.errors import AcpError, InvalidParams, MethodNotFound, ResourceNotFound
+from adapters.acp.errors import AcpError, InternalError, InvalidParams, MethodNotFound, ResourceNotFound
+from adapters.core.file_calls import StuckError, in_thread, real_path, stat
 from adapters.core.peer import Peer
 from adapters.core.port import Features, Runtime, RuntimeSession, SessionSetup
 from adapters.core.prompt_errors import not_inserted
@@ -112,7 +114,7 @@ class Agent:
 
     async def _new(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
         params = cast(schema.NewSession, schema.parse_params(method, members))
-        setup = self._setup(params)
+        setup = await self._setup(params)
         session = Session(self._spawn, self._retire_if_unattended)
         self._begin(session, await self._runtime.new_session(setup, session), setup)
         self._activate(peer, session)
@@ -120,7 +122,7 @@ class Agent:
 
     async def _resume(self, peer: Peer, method: str, members: Mapping[str, Any]) -> dict[str, Any]:
         params = cast(schema.ResumeSession, schema.parse_params(method, members))
-        setup = self._setup(params)
+        setup = await self._setup(params)
         async with self._one_resume(params.session_id):
             for tries_left in reversed(range(_RESUME_TRIES)):
                 try:
@@ -260,13 +262,13 @@ class Agent:
 
     # --- validation --------------------------------------------------------------------------------------------------
 
-    def _setup(self, params: schema.NewSession | schema.ResumeSession) -> SessionSetup:
+    async def _setup(self, params: schema.NewSession | schema.ResumeSession) -> SessionSetup:
         """Roots and servers, checked before anything is started (SETUP-1..8)."""
         directories = tuple(params.additional_directories or ())
         if directories and not self._features.additional_directories:
             raise InvalidParams("additionalDirectories is not supported by this agent.")
-        for name, path in (("cwd", params.cwd), *(("additionalDirectories", entry) for entry in directories)):
-            _check_directory(name, path)
+        real = [await _directory("cwd", params.cwd)]
+        real += [await _directory("additionalDirectories", entry) for entry in directories]
         servers = tuple(params.mcp_servers or ())
         names: set[str] = set()
         for server in servers:
@@ -280,8 +282,7 @@ class Agent:
             if len(spelled(server.name)) > LONGEST:
                 raise InvalidParams("The name of an MCP server is too long.", data={"name": server.name})
             names.add(server.name)
-        roots = tuple(map(os.path.realpath, directories))
-        return SessionSetup(os.path.realpath(params.cwd), roots, servers, named=params.cwd)
+        return SessionSetup(real[0], tuple(real[1:]), servers, named=params.cwd)
 
     def _check_blocks(self, blocks: Sequence[schema.ContentBlock]) -> None:
         """A block that is not supported refuses the whole prompt (PROMPT-13)."""
@@ -306,12 +307,22 @@ class Agent:
         return start
 
 
-def _check_directory(name: str, path: str) -> None:
+async def _directory(name: str, path: str) -> str:
+    """Where the directory is, with every link followed. Raises `AcpError` for what is none, and for one that does not answer."""
     if not Path(path).is_absolute():
         raise InvalidParams(f"{name} must be an absolute path, not {path!r}.")
     try:
-        is_directory = Path(path).is_dir()
+        return await in_thread(partial(_real_directory, path))
+    except StuckError:
+        raise InternalError(
+            f"{name} does not answer: {path!r} may be on a network mount whose server is gone."
+        ) from None
     except (OSError, ValueError):
-        is_directory = False
-    if not is_directory:
-        raise InvalidParams(f"{name} must name an existing directory: {path!r} is none.")
+        raise InvalidParams(f"{name} must name an existing directory: {path!r} is none.") from None
+
+
+def _real_directory(path: str) -> str:
+    real = real_path(path)
+    if not S_ISDIR(stat(real).st_mode):
+        raise NotADirectoryError(path)
+    return real

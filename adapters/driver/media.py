@@ -9,7 +9,6 @@ from __future__ import annotations
 import binascii
 import os
 import re
-import stat
 from base64 import b64encode
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +24,7 @@ from adapters.acp.schema import (
     TextBlock,
     TextResource,
 )
+from adapters.core.file_calls import open_file
 from adapters.driver import images
 
 MOST_SHOWN: Final = 4_000_000
@@ -61,23 +61,14 @@ def image_file(path: str, seen: int = 0) -> ContentBlock | None:
         link: dict[str, Any] = {"name": os.path.basename(path), "uri": Path(path).as_uri()}  # noqa: PTH119
     except ValueError:
         return None
-    with suppress(OSError, ValueError):
-        found = os.stat(path)  # noqa: PTH116
-        if not stat.S_ISREG(found.st_mode):
-            return ResourceLinkBlock(**link)
-        with open(path, "rb", opener=_without_waiting) as opened:
-            found = os.fstat(opened.fileno())
-            link["size"] = found.st_size
-            if found.st_size <= MOST_SHOWN and not (seen and found.st_mtime_ns >= (seen + 1) * 1_000_000):
-                content = opened.read(MOST_SHOWN)
-                if mime := images.type_of(content):
-                    return ImageBlock(data=b64encode(content).decode(), mime_type=mime, uri=link["uri"])
+    with suppress(OSError, ValueError), open_file(path) as opened:
+        found = os.fstat(opened.fileno())
+        link["size"] = found.st_size
+        if found.st_size <= MOST_SHOWN and not (seen and found.st_mtime_ns >= (seen + 1) * 1_000_000):
+            content = opened.read(MOST_SHOWN)
+            if mime := images.type_of(content):
+                return ImageBlock(data=b64encode(content).decode(), mime_type=mime, uri=link["uri"])
     return ResourceLinkBlock(**link)
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Opens a file; one that has become a pipe since is not waited for."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def image_of(data: str) -> ContentBlock:

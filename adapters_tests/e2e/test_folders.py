@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 
-from adapters.acp.errors import InternalError
+from adapters.acp.errors import AcpError, InternalError
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig
+from adapters_tests.e2e.runtimes import REPOSITORY
 
 pytestmark = pytest.mark.anyio
 
@@ -125,3 +128,41 @@ async def test_a_folder_that_is_lost_meanwhile_is_refused_by_name(rig: Rig) -> N
         store.unlink()
         os.rename(rig.root / "kept", store)  # noqa: PTH104
         assert await link.new()
+
+
+DEAD_MOUNT = """
+import os, time
+for name in ("stat", "lstat", "open", "scandir"):
+    def call(path, *args, real=getattr(os, name), **named):
+        while "/dead" in str(path):
+            time.sleep(1)
+        return real(path, *args, **named)
+    setattr(os, name, call)
+"""
+"""For an agent: a folder of this name does not answer, as with a network mount whose server is gone."""
+
+
+async def test_a_working_folder_that_does_not_answer_costs_itself_only(rig: Rig, text: str, tmp_path: Path) -> None:
+    """The other sessions go on meanwhile, and the agent ends."""
+    (tmp_path / "sitecustomize.py").write_text(DEAD_MOUNT)
+    (tmp_path / "dead").mkdir()
+    async with rig.agent(PYTHONPATH=f"{tmp_path}{os.pathsep}{REPOSITORY}") as link:
+        session = await link.new()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(does_not_answer, link, {"cwd": str(tmp_path / "dead")})
+            tasks.start_soon(
+                does_not_answer,
+                link,
+                {"cwd": str(rig.project), "additionalDirectories": [str(tmp_path / "dead" / "inner")]},
+            )
+            with anyio.fail_after(4):
+                await link.turn(session, text)
+        await link.new()
+        link.process.signal(signal.SIGTERM)
+        with anyio.fail_after(5):
+            await link.process.wait()
+
+
+async def does_not_answer(link: Link, params: dict[str, Any]) -> None:
+    with pytest.raises(AcpError, match="does not answer"):
+        await (await link.client.request("session/new", params)).result(30)

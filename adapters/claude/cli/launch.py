@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+
+import anyio
 
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
@@ -22,8 +24,8 @@ from adapters.claude.cli.lock import SessionLocks, lock_in_all, rival_error
 from adapters.claude.cli.process import ClaudeProcess, ControlError, spawn
 from adapters.claude.cli.state_dir import lock_folder, private_file, state_folder
 from adapters.claude.stored.session_files import Files, find_files
+from adapters.core.file_calls import in_thread, in_thread_without, real_path, stat
 from adapters.core.port import SessionSetup
-from adapters.driver.file_calls import in_thread, in_thread_without, stat
 from adapters.driver.uuids import UUID
 from adapters.driver.version import lacking, version_of
 from adapters.log import LogEvent
@@ -34,6 +36,9 @@ INITIALIZE_BOUND: Final = 20.0
 """Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
 _READING: Final = 4_000_000
 """Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s, 16 s at load 12."""
+
+_TIDY_BOUND: Final = 1.0
+"""Seconds that removing a file of ours may take: one that stays does no harm."""
 
 _OURS: Final = re.compile(rf"\.?({UUID})\.(?:lock|(?:mcp|runtime)\.json(?:\.\d+)?)")
 """Files of one session in the state folder, drafts included: what a killed agent leaves of it."""
@@ -104,15 +109,18 @@ class Launcher:
             if mcp_config:
                 servers = program.mcp_configuration(setup.mcp_servers)
                 await in_thread(partial(private_file, mcp_config, encode(servers)))
+            await in_thread(
+                partial(real_path, setup.cwd)
+            )  # the start itself would wait for a folder that does not answer
             process = await spawn([str(found.path), *argv], cwd=setup.cwd, env=env)
         except (OSError, ValueError) as error:  # ValueError: a NUL in the environment or in a path
-            self._remove_mcp_file(session_id)
+            await self._remove_mcp_file(session_id)
             reason = error.strerror if isinstance(error, OSError) else None
             cause = reason or "its environment is malformed"
             what = f"Claude Code cannot be started in {setup.cwd} ({cause}): run `acp-adapters doctor`."
             raise InternalError(what) from None
         with suppress(OSError):  # without it the mark finds the process, too
-            orphans.record(self.folder, session_id, process.pid)
+            await in_thread(partial(orphans.record, self.folder, session_id, process.pid))
         return process
 
     async def initialize(self, process: ClaudeProcess, session_id: str, cwd: str, *, resume: bool) -> Mapping[str, Any]:
@@ -127,7 +135,7 @@ class Launcher:
             reason = f"its last output: {said}" if said else f"{error}, no output"
             raise start_error(reason, process.exit_code) from None
         finally:
-            self._remove_mcp_file(session_id)
+            await self._remove_mcp_file(session_id)
 
     async def _lacking(self, refused: str, exit_code: int | None) -> AcpError:
         """It refuses our arguments: how it is called, and which one would take them."""
@@ -140,19 +148,18 @@ class Launcher:
         """End what an agent before us left working on the session. Raises `AcpError` when that does not succeed."""
         if rival := await in_thread(partial(orphans.find_rival, config_dir(self.environ), session_id)):
             raise rival_error(session_id, rival)
-        self._remove_mcp_file(session_id)
+        await self._remove_mcp_file(session_id)
         await orphans.end_orphans(self.folder, session_id)
 
-    def gone(self, session_id: str) -> None:
-        """The process of the session is gone."""
-        orphans.forget(self.folder, session_id)
+    async def gone(self, session_id: str) -> None:
+        """The process of the session is gone. Returns within a second."""
+        await _tidy(partial(orphans.forget, self.folder, session_id))
 
     def _mcp_file(self, session_id: str) -> Path:
         return self.folder / f"{session_id}.mcp.json"
 
-    def _remove_mcp_file(self, session_id: str) -> None:
-        with suppress(OSError):
-            self._mcp_file(session_id).unlink()
+    async def _remove_mcp_file(self, session_id: str) -> None:
+        await _tidy(partial(self._mcp_file(session_id).unlink, missing_ok=True))
 
     def left_sessions(self) -> set[str]:
         """Sessions with files in the state folder: they are active right now, or their agent was killed."""
@@ -165,17 +172,25 @@ class Launcher:
 
         Raises `AcpError` when a process does not end.
         """
-        files = [
-            path for path in self.folder.iterdir() if (found := _OURS.fullmatch(path.name)) and found[1] == session_id
-        ]
-        for path in files:
-            if ".mcp." in path.name:  # secrets first
-                path.unlink(missing_ok=True)
-        if any(".runtime." in path.name for path in files):
+        files = await in_thread(partial(self._remove_left, session_id, ".mcp."))  # secrets first
+        if any(".runtime." in name for name in files):
             await orphans.end_orphans(self.folder, session_id)
-        for path in files:
-            if path.suffix != ".lock":
-                path.unlink(missing_ok=True)
+        await in_thread(partial(self._remove_left, session_id, "json"))
+
+    def _remove_left(self, session_id: str, which: str) -> list[str]:
+        """Remove the files of the session with this in their names; gives the names of all."""
+        names = [path.name for path in self.folder.iterdir()]
+        ours = [name for name in names if (found := _OURS.fullmatch(name)) and found[1] == session_id]
+        for name in ours:
+            if which in name:
+                (self.folder / name).unlink(missing_ok=True)
+        return ours
+
+
+async def _tidy(call: Callable[[], None]) -> None:
+    """Do what can be done later, too: a folder that does not answer gets a second, whatever ends the caller."""
+    with anyio.move_on_after(_TIDY_BOUND, shield=True), suppress(OSError):
+        await in_thread(call)
 
 
 def start_error(reason: str, exit_code: int | None) -> AcpError:

@@ -38,8 +38,8 @@ import anyio
 
 from adapters.acp.errors import InternalError
 from adapters.acp.shapes import as_count, as_mapping, as_text
+from adapters.core.file_calls import StuckError, in_thread, read_file, stat
 from adapters.driver import procfs
-from adapters.driver.file_calls import StuckError, in_thread, read_file, stat
 
 _GIVE_BACK_BOUND: Final = 1.0
 _LONGEST: Final = 4096

@@ -14,6 +14,7 @@ import os
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -25,9 +26,9 @@ from adapters.claude.cli.config_dir import VARIABLE
 from adapters.claude.cli.config_dir import config_dir as config_dir_of
 from adapters.claude.cli.program import AGENT, MARK
 from adapters.claude.cli.state_dir import private_file
+from adapters.core.file_calls import StuckError, in_thread, read_file, stat
 from adapters.driver import procfs
 from adapters.driver.env_folders import HOME
-from adapters.driver.file_calls import read_file, stat
 from adapters.driver.procfs import Process
 from adapters.log import LogEvent
 
@@ -57,8 +58,11 @@ async def end_orphans(folder: Path, session_id: str) -> None:
 
     Raises `InternalError` when it does not go: then nobody can say what the stored session will hold.
     """
-    await _end_all(session_id, find_orphans(folder, session_id))
-    forget(folder, session_id)
+    try:
+        await _end_all(session_id, await in_thread(partial(find_orphans, folder, session_id)))
+        await in_thread(partial(forget, folder, session_id))
+    except StuckError as stuck:
+        raise InternalError(f"The state folder {folder} cannot be looked into: {stuck.strerror}.") from None
 
 
 async def end_abandoned(session_id: str) -> None:

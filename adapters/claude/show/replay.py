@@ -25,7 +25,7 @@ from adapters.claude.stored.transcript import (
     is_task_notification,
     parse_line,
 )
-from adapters.driver.file_calls import open_file
+from adapters.core.file_calls import open_file
 
 _SHOWS_NOTHING = re.compile(
     rb'\{"type":"(?!(?:user|assistant|attachment|system|queue-operation)")[a-z-]+"'

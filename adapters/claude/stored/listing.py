@@ -27,8 +27,9 @@ from adapters.claude.stored.content import from_content
 from adapters.claude.stored.ownership import Ownership, names_another
 from adapters.claude.stored.session_files import ABSENT, Project, project_folders, valid_session_id
 from adapters.claude.stored.transcript import holds_tool_result, is_side_entry, parse_line
+from adapters.core import file_calls
 from adapters.core.port import SessionPage, StoredSession
-from adapters.driver import file_calls, markup
+from adapters.driver import markup
 from adapters.driver.tool_text import one_line
 from adapters.driver.uuids import UUID
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from adapters.driver import file_calls
+from adapters.core import file_calls
 
 _SESSION_ID: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,199}")
 """What may become a file name. Claude Code's own ids are UUIDs; no room is left for separators, dots or patterns."""

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, cast
 
 from adapters.acp.shapes import as_list, as_mapping
 from adapters.claude.stored.session_files import Files
-from adapters.driver.file_calls import open_file, stat
+from adapters.core.file_calls import open_file, stat
 
 _USER_ENTRY = re.compile(rb'"type"\s*:\s*"user"')
 

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,6 +26,7 @@ from adapters.codex.server.process import AppServer, Gone, RequestFailed, Reques
 from adapters.codex.server.program import ARGUMENTS, TESTED, child_environment, find_codex, missing_text
 from adapters.codex.server.signals import thread_of
 from adapters.codex.show.overwritten import Overwritten
+from adapters.core.file_calls import in_thread
 from adapters.driver.tool_text import one_line
 from adapters.driver.version import lacking, version_of
 from adapters.log import LogEvent
@@ -159,7 +161,10 @@ class Host:
         found = find_codex(self._environ)
         if found is None:
             raise InternalError(missing_text(self._environ), {"category": "not_installed"})
-        require_codex_home(self._environ)
+        try:
+            await in_thread(partial(require_codex_home, self._environ))
+        except OSError as error:
+            raise _start_error(error.strerror or type(error).__name__) from None
         try:
             server = await spawn([str(found.path), *ARGUMENTS], child_environment(self._environ))
         except OSError as error:

@@ -261,6 +261,11 @@ def _web_search(item: Fields, _cwd: str) -> _Picture:
     return _Picture("web_search", "fetch", one_line(title), raw_input=item.get("action"))
 
 
+def reads_files(item: Fields) -> bool:
+    """Whether its picture is made of a file, wherever that is: it may not answer."""
+    return item.get("type") == "imageView"
+
+
 def _image_view(item: Fields, cwd: str) -> _Picture:
     path = absolute(item.get("path"), cwd)
     locations = [ToolCallLocation(path=path)] if path else []

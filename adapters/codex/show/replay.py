@@ -6,16 +6,18 @@ Owns which id each stored item is shown under, and the notice where Codex lists 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
+from functools import partial
 from typing import Any
 
 from adapters.acp.schema import Notice, SessionUpdate
 from adapters.acp.shapes import as_list, as_text
 from adapters.codex.server.process import AppServer
 from adapters.codex.server.signals import COMPACTION, MODEL_OUTPUT, REASONING, client_id_of
-from adapters.codex.show.items import SEEN_AT
+from adapters.codex.show.items import SEEN_AT, reads_files
 from adapters.codex.show.live import stored_item
 from adapters.codex.show.overwritten import Overwritten
 from adapters.codex.thread.history import Entry, History, needs_turns
+from adapters.core.file_calls import in_thread_without
 
 
 class ShownIds:
@@ -65,13 +67,15 @@ class Replay:
             if interrupted is None and needs_turns(batch):
                 interrupted = await self._history.interrupted_turns(server)
             for entry in batch:
-                for update in stored_item(
+                translate = partial(
+                    stored_item,
                     {**self._overwritten.known(entry.item), SEEN_AT: entry.started},
                     self._cwd,
                     interrupted=interrupted is not None and entry.turn_id in interrupted,
                     running=as_text(entry.item.get("id")) in self._running,
                     item_id=self._shown_id(entry),
-                ):
+                )
+                for update in await in_thread_without(translate) if reads_files(entry.item) else translate():
                     yield update
         if missing := await self._history.missing(server, parts, listed):
             yield _incomplete(missing, self._history)

@@ -16,6 +16,7 @@ has it. All that is stored is read again.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -31,9 +32,11 @@ from adapters.codex.server.shared import Host
 from adapters.codex.thread import archive, requests
 from adapters.codex.thread.history import History
 from adapters.codex.thread.lock_holder import holder_of, is_taken, lock_file
+from adapters.core.file_calls import in_thread, in_thread_without
 from adapters.core.port import NOT_STORED, SessionSetup
-from adapters.driver.file_calls import in_thread, in_thread_without
-from adapters.log import log
+from adapters.log import LogEvent
+
+_log: Final = logging.getLogger(__name__)
 
 _HELD_BOUND: Final = 3.0
 """Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
@@ -142,7 +145,7 @@ class Thread:
                 partial(is_taken, self._host.home, self.thread_id)
             ):  # closing would remove that file, too
                 raise requests.held_error(await in_thread(partial(holder_of, self._host.home, self.thread_id)))
-            log("the lock file of a session was removed; loading it again", session=self.thread_id)
+            _log.warning(LogEvent("the lock file of a session was removed; loading it again", session=self.thread_id))
             self.history.forget()
             self._doubtful = True
             try:

@@ -10,7 +10,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from adapters.driver import file_calls, procfs
+from adapters.core import file_calls
+from adapters.driver import procfs
 
 
 @dataclass(frozen=True, slots=True)

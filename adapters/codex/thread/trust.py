@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.acp.shapes import as_mapping, as_text
-from adapters.driver.file_calls import read_file
+from adapters.core.file_calls import read_file
 
 _SYSTEM: Final = Path("/etc/codex")
 _FILES: Final = ("config.toml", "managed_config.toml")

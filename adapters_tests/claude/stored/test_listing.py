@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from adapters.acp.errors import InvalidParams
 from adapters.claude.stored.listing import delete, list_page
-from adapters.driver import file_calls
+from adapters.core import file_calls
 
 SECOND = 1_000_000_000
 

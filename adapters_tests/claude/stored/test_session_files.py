@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adapters.claude.stored.session_files import AmbiguousError, Files, Project, find_files
-from adapters.driver import file_calls
+from adapters.core import file_calls
 
 S = "0f1e2d3c-4b5a-4968-8776-655443322110"
 CWD = "/w/my project"

@@ -1,6 +1,7 @@
 """Stored user message ids: the rule, the incremental read, and every way in which a file can be odd."""
 
 import json
+import os
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -415,3 +416,25 @@ def test_parse_line_never_raises(data: bytes) -> None:
     """D11."""
     entry = parse_line(data)
     assert entry is None or isinstance(entry, dict)
+
+
+@pytest.mark.parametrize("what", ["pipe", "folder", "link to a pipe"])
+def test_a_file_that_became_something_else_is_not_waited_for(tmp_path: Path, what: str) -> None:
+    """A pipe that nobody writes to would be opened for ever."""
+    path = tmp_path / f"{SESSION}.jsonl"
+    path.write_bytes(line(PROMPT))
+    transcript = transcript_of(path)
+    transcript.refresh()
+    path.unlink()
+    if what == "folder":
+        path.mkdir()
+    else:
+        os.mkfifo(pipe := path if what == "pipe" else tmp_path / "pipe")
+        if pipe != path:
+            path.symlink_to(pipe)
+    with pytest.raises(OSError, match=r"it is no file|Is a directory"):
+        transcript.refresh()
+    path.rmdir() if what == "folder" else path.unlink()
+    path.write_bytes(line(PROMPT) + line(MERGED))
+    transcript.refresh()
+    assert transcript.holds("p3")

@@ -11,8 +11,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from adapters.driver import file_calls
-from adapters.driver.file_calls import StuckError, in_thread, in_thread_without, open_file, read_file, scan, stat
+from adapters.core import file_calls
+from adapters.core.file_calls import StuckError, in_thread, in_thread_without, open_file, read_file, scan, stat
 
 pytestmark = pytest.mark.anyio
 
