@@ -5,7 +5,7 @@ Owns which request is open. What is asked and what an answer allows is in `quest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,10 @@ class _Open:
 
 
 class Questions:
-    """All open questions of one session. `apply` takes what follows from them, in order."""
+    """All open questions of one session. `apply` takes what follows from them, in order.
+
+    `given`: the keys of the client's MCP servers.
+    """
 
     def __init__(
         self,
@@ -37,12 +40,15 @@ class Questions:
         items: AskedItems,
         refuse: Callable[[AppServer, RequestId, str], None],
         apply: Callable[[Sequence[Effect]], None],
+        *,
+        given: Callable[[], Collection[str]],
     ) -> None:
         self._turns = turns
         self._translator = translator
         self._items = items
         self._refuse = refuse
         self._apply = apply
+        self._given = given
         self._open: dict[str, _Open] = {}
 
     def ask(
@@ -52,7 +58,8 @@ class Questions:
         items = self._items.of(thread_of(params))
         running = {**items, **self._translator.running_items} if own else items
         stopped = self._turns.closing or (own and self._turns.interrupting)
-        ask = declined(method, params) if stopped else ask_of(method, params, running, cwd, shown=own)
+        given = self._given()
+        ask = declined(method, params) if stopped else ask_of(method, params, running, cwd, shown=own, given=given)
         if ask is None:
             self._refuse(server, request_id, method)
         elif not isinstance(ask, Ask):

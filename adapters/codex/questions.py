@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -76,13 +76,16 @@ Running = Mapping[str, Fields]
 """Items by id, in order: those of the running turn, and what else runs."""
 
 
-def ask_of(method: str, params: Fields, running: Running, cwd: str, *, shown: bool = True) -> Ask | Fields | None:
+def ask_of(
+    method: str, params: Fields, running: Running, cwd: str, *, shown: bool = True, given: Collection[str] = ()
+) -> Ask | Fields | None:
     """The choices for a request of Codex; our answer at once where no client could show it; None for an unknown request.
 
     `shown`: the client sees the running items. Where it does not, or the item is not there, the question says all of it itself.
+    `given`: the keys of the MCP servers that the client gave to the session.
     """
     asking = _SHOWN.get(method)
-    return asking(params, _Known(running, shown=shown), cwd) if asking else None
+    return asking(params, _Known(running, shown, given), cwd) if asking else None
 
 
 def declined(method: str, params: Fields) -> Fields | None:
@@ -97,6 +100,7 @@ class _Known:
 
     items: Running
     shown: bool
+    given: Collection[str]
 
     def item(self, item_id: str) -> Fields:
         return as_mapping(self.items.get(item_id))
@@ -378,7 +382,8 @@ def _mcp_tool(params: Fields, meta: Fields, known: _Known) -> Ask:
         ("session", f"Allow every use of {named} for this session"),
         ("always", f"Always allow every use of {named} (in all projects)"),
     ):
-        if name in offered:
+        # Codex keeps what is always allowed beside a server in the user's configuration: of a client's server, nowhere (0.163.0).
+        if name in offered and not (name == "always" and key in known.given):
             made.add(f"accept_{name}", label, "allow_always", _acted("accept", {}, {"persist": name}))
     made.add("decline", "Reject", "reject_once", _acted("decline"))
     made.add("cancel", "Reject and stop", "reject_once", _acted("cancel"))

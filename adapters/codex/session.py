@@ -102,7 +102,9 @@ class CodexSession:
         """Messages that were handed over here: the core shows them."""
         self._translator = Translator(setup.cwd, is_ours=self._ours.__contains__)
         self._shown_ids = ShownIds()
-        self._questions = Questions(self._turns, self._translator, host.asked_items, host.refuse, self._apply)
+        self._questions = Questions(
+            self._turns, self._translator, host.asked_items, host.refuse, self._apply, given=lambda: self._thread.keys
+        )
         self._stopper = Stopper(self._thread, self._turns, self._translator, self.tasks, self._apply)
         self._status = commands.Status(session_id)
         self._loaded_with: frozenset[str] = frozenset()

@@ -392,6 +392,16 @@ def test_every_permission_is_listed() -> None:
     ]
 
 
+def test_always_is_not_offered_where_codex_keeps_it_nowhere() -> None:
+    """It would hold for the session only: a server of the client is in no configuration that Codex could write it to."""
+    meta = {"codex_approval_kind": "mcp_tool_call", "persist": ["session", "always"]}
+    params = {"serverName": "one", "message": "Allow it?", "_meta": meta}
+    for given, ids in ((["one"], {"accept_session"}), (["other"], {"accept_session", "accept_always"})):
+        ask = ask_of(ELICITATION, params, {}, CWD, given=given)
+        assert isinstance(ask, Ask)
+        assert {option.option_id for option in ask.options if option.kind == "allow_always"} == ids
+
+
 def test_the_input_of_an_mcp_tool_is_shown_whole_and_the_right_call_is_named() -> None:
     """Two calls of one server can wait: the question says the input, so that call is shown with it."""
     running = {

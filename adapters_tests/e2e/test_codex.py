@@ -591,6 +591,7 @@ async def test_a_tool_of_an_mcp_server_is_asked_about(
     assert [call.fields["status"] for call in calls] == ["completed" if opened else "failed"] * 2
     assert [call.fields["title"] for call in calls] == ["My box: open"] * 2
     assert "My box" in asked.questions[0].params["title"]
+    assert "accept_always" not in [option["optionId"] for option in asked.questions[0].params["options"]]
     assert asked.questions[0].params["subject"]["toolCall"]["toolCallId"] == calls[0].item_id
     await link.replays_alike(session)
 
