@@ -64,6 +64,27 @@ for line in sys.stdin:
 """
 
 
+_PROGRAM = """
+import json, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    result = {}
+    if message["method"] == "initialize":
+        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "box", "version": "1"}}
+    elif message["method"] == "tools/list":
+        BRANCHES
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
+
+
+def program(branches: str) -> str:
+    """A program that is an MCP server. `branches` begin with what `tools/list` gives, and go on with what calls give."""
+    return _PROGRAM.replace("BRANCHES", branches)
+
+
 @dataclass(frozen=True)
 class Stdio:
     """A server that is started. `name` is what it answers with; the rest is for the client to choose."""

@@ -19,6 +19,7 @@ from adapters.core.server_keys import spelled
 from adapters.scripted.home import isolated_codex_home
 from adapters.scripted.script import Answer, Shell, Text, Thinking, ToolUse, Usage, say
 from adapters_tests.e2e.asked import Asked, choosing, refusing
+from adapters_tests.e2e.mcp_servers import program
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, id_or_none, is_update
 from adapters_tests.e2e.runtimes import CODEX, codex_binary
@@ -548,23 +549,12 @@ async def test_a_refused_command_is_missing_in_a_replay(link: Link, asked: Asked
     assert replay.snapshot() == [item for item in live if calls[0] not in str(item)]
 
 
-BOX = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    result = {}
-    if message["method"] == "initialize":
-        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "box", "version": "1"}}
-    elif message["method"] == "tools/list":
-        result = {"tools": [{"name": "open", "inputSchema": {"type": "object"}, "description": "open a box"}]}
+BOX = program("""\
+result = {"tools": [{"name": "open", "inputSchema": {"type": "object"}, "description": "open a box"}]}
     elif message["method"] == "tools/call":
         open(sys.argv[1], "a").write("opened\\n")
-        result = {"content": [{"type": "text", "text": "a pearl"}]}
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
+        result = {"content": [{"type": "text", "text": "a pearl"}]}\
+""")
 
 
 @pytest.mark.parametrize(("choice", "counts"), [("accept", (2, 2)), ("accept_session", (2, 1)), ("decline", (0, 2))])

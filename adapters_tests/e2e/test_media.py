@@ -13,6 +13,7 @@ import pytest
 
 from adapters.client.view import SessionView
 from adapters.scripted.script import Answer, ToolUse, say
+from adapters_tests.e2e.mcp_servers import program
 from adapters_tests.e2e.rig import Link, Rig
 from adapters_tests.e2e.runtimes import CODEX
 
@@ -22,22 +23,11 @@ PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwG
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><circle r="4"/></svg>'
 DRAWN = {"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-GALLERY = """
-import json, sys
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
-    result = {}
-    if message["method"] == "initialize":
-        result = {"protocolVersion": message["params"]["protocolVersion"], "capabilities": {"tools": {}},
-                  "serverInfo": {"name": "gallery", "version": "1"}}
-    elif message["method"] == "tools/list":
-        result = {"tools": [{"name": "show", "inputSchema": {"type": "object"}, "description": "show a picture"}]}
+GALLERY = program("""\
+result = {"tools": [{"name": "show", "inputSchema": {"type": "object"}, "description": "show a picture"}]}
     elif message["method"] == "tools/call":
-        result = {"content": [json.loads(sys.argv[1])]}
-    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
-"""
+        result = {"content": [json.loads(sys.argv[1])]}\
+""")
 
 
 def encoded(text: str) -> str:
