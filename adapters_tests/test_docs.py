@@ -1,6 +1,9 @@
 """What the documents promise is there: commands, examples, links, error codes."""
 
+import importlib
 import re
+import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -118,3 +121,37 @@ def test_every_id_in_the_code_is_defined_in_the_documents() -> None:
                 if any(name not in known for name in named) or NOWHERE.search(line):
                     unknown.append(f"{file.relative_to(ROOT)}:{number}: {line.strip()}")
     assert unknown == []
+
+
+API = ROOT / "docs/api.md"
+
+
+def public_names() -> dict[str, set[str]]:
+    """Module -> the names in the first column of its table in docs/api.md."""
+    sections = re.split(r"^#+ ", API.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    found: dict[str, set[str]] = {}
+    for section in sections:
+        title, _, body = section.partition("\n")
+        if named := re.fullmatch(r"`(adapters(?:\.\w+)+)`", title):
+            cells = re.findall(r"^\| (`.*?) \|", body, re.MULTILINE)
+            found[named[1]] = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    return found
+
+
+def test_the_public_names_are_those_on_the_page() -> None:
+    found = public_names()
+    assert {"adapters.client", "adapters.scripted", "adapters.core.port", "adapters.core.submissions"} <= set(found)
+    for name, names in found.items():
+        module = importlib.import_module(name)
+        assert set(module.__all__) == names, name
+        assert [public for public in names if not hasattr(module, public)] == [], name
+
+
+def test_the_example_of_the_key_record_runs(tmp_path: Path) -> None:
+    """KEY-12, ADP-1: two attempts share one insertion, and a third gets its id."""
+    matched = re.search(r"^```python keys.py\n(.*?)^```", API.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert matched is not None
+    (tmp_path / "keys.py").write_text(matched[1], encoding="utf-8")
+    ran = subprocess.run([sys.executable, tmp_path / "keys.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    message_id = derived_id("6c1f2d0a-7c55-4b0e-9d6e-0a4b1c2d3e4f", "key-1")
+    assert ran.stdout.splitlines() == [f"attempt {number} -> {message_id}" for number in (1, 2, 3)]

@@ -24,6 +24,13 @@ from adapters.scripted.home import work_folder
 from adapters.scripted.script import Block, Script
 from adapters.scripted.server import ScriptedServer
 
+__all__ = [
+    "Request",
+    "choose",
+    "list_rules",
+    "run_check",
+]
+
 BOUND = 20.0
 """Seconds of any one wait."""
 _SIGN_EVERY = 5.0

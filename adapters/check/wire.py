@@ -21,6 +21,13 @@ from jsonschema.exceptions import (
     best_match,  # pyright: ignore[reportUnknownVariableType]  # its stubs are incomplete
 )
 
+__all__ = [
+    "Wire",
+    "WireError",
+    "validate_agent_message",
+    "validate_client_message",
+]
+
 FOLDER = Path(__file__).with_name("schema")
 DRAFT = Draft202012Validator
 KEY_OVERLAY = {"anyOf": [{"$ref": "#/$defs/IdempotencyKey"}, {"type": "null"}]}

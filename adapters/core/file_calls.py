@@ -23,6 +23,17 @@ from typing import Any, BinaryIO, Final, Generic, TypeVar
 
 import anyio
 
+__all__ = [
+    "StuckError",
+    "in_thread",
+    "in_thread_without",
+    "open_file",
+    "read_file",
+    "real_path",
+    "scan",
+    "stat",
+]
+
 BOUND: Final = 5.0
 """Seconds for one call. A disk that was asleep takes as long."""
 

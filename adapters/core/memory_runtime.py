@@ -26,6 +26,14 @@ from adapters.changed import Changed
 from adapters.core import port
 from adapters.core.submissions import random_id
 
+__all__ = [
+    "FEATURES",
+    "ScriptedRuntime",
+    "ScriptedSession",
+    "Store",
+    "Stored",
+]
+
 FEATURES = port.Features(embedded_context=True, additional_directories=True, delete=True, mcp_stdio=True, mcp_http=True)
 
 

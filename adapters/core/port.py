@@ -18,6 +18,31 @@ if TYPE_CHECKING:
     from adapters.acp.errors import AcpError
     from adapters.acp.schema import AvailableCommand, ContentBlock, SessionUpdate, ToolCallUpdate
 
+__all__ = [
+    "NOT_STORED",
+    "CommandsChanged",
+    "Event",
+    "EventSink",
+    "Features",
+    "LocalReply",
+    "Output",
+    "PermissionOption",
+    "PermissionRequested",
+    "PermissionWithdrawn",
+    "PromptFailed",
+    "PromptInserted",
+    "PromptLiveOnly",
+    "PromptTaken",
+    "ReadyChanged",
+    "Runtime",
+    "RuntimeSession",
+    "SessionPage",
+    "SessionSetup",
+    "StoredSession",
+    "WorkEnded",
+    "WorkStarted",
+]
+
 
 NOT_STORED = "Resource not found: no such session is stored."
 """What `ResourceNotFound` says of a session that cannot be opened because there is none."""

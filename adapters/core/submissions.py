@@ -27,6 +27,19 @@ from typing import Generic, TypeVar
 
 import uuid_utils
 
+__all__ = [
+    "NAMESPACE",
+    "Joined",
+    "Known",
+    "Opened",
+    "Settlement",
+    "State",
+    "Submission",
+    "Submissions",
+    "derived_id",
+    "random_id",
+]
+
 NAMESPACE = uuid_utils.UUID("d824e030-439d-4219-831f-ac1028988c9f")
 """Namespace for session ids that are no canonical UUIDs. Frozen: stored sessions depend on it (ADP-12)."""
 

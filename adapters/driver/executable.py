@@ -13,6 +13,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+__all__ = [
+    "Executable",
+    "Found",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class Found:

@@ -26,6 +26,10 @@ from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
 
+__all__ = [
+    "LineProcess",
+]
+
 _READ: Final = 256 * 1024  # bytes
 _LONGEST_LINE: Final = 512 * 1024 * 1024
 """Bytes. Runtimes put some 40 MiB prompts, or a whole stored session, into one line."""

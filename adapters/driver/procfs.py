@@ -11,6 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+__all__ = [
+    "Process",
+    "available",
+    "command_line",
+    "everybody",
+    "family",
+    "has_variable",
+    "is_ending",
+    "look",
+    "pid_namespace",
+    "start_time",
+    "variable",
+]
+
 _PROC: Final = Path("/proc")
 _STATE, _PARENT, _GROUP, _START = 0, 1, 2, 19
 """Places in /proc/PID/stat behind the name in parentheses."""

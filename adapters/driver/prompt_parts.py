@@ -19,6 +19,14 @@ from adapters.acp.shapes import as_mapping, as_text
 from adapters.driver import images, markup
 from adapters.driver.markup import Markup
 
+__all__ = [
+    "PDF",
+    "File",
+    "Part",
+    "from_parts",
+    "to_parts",
+]
+
 PDF: Final = "application/pdf"
 
 _Block = TypeVar("_Block", ImageBlock, ResourceBlock, ResourceLinkBlock)

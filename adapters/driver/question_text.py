@@ -18,6 +18,23 @@ from typing import Any, Final, cast
 from adapters.core.port import PermissionOption
 from adapters.driver.tool_text import fenced, one_line
 
+__all__ = [
+    "LONGEST_LABEL",
+    "LONGEST_TITLE",
+    "Choices",
+    "code",
+    "described",
+    "fields",
+    "is_unseen",
+    "label_of",
+    "name_of",
+    "said",
+    "title_of",
+    "unseen_note",
+    "visible",
+    "whole",
+]
+
 LONGEST_TITLE: Final = 300
 """Characters of a question's title."""
 

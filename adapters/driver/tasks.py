@@ -17,6 +17,10 @@ from adapters.log import LogEvent
 
 _log = logging.getLogger(__name__)
 
+__all__ = [
+    "Tasks",
+]
+
 
 class Tasks:
     """`run` must run beside it, in a task group that outlives the session."""

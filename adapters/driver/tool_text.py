@@ -6,6 +6,14 @@ from typing import Any, Final
 
 from adapters.acp.shapes import as_text
 
+__all__ = [
+    "LONGEST_TITLE",
+    "absolute",
+    "fenced",
+    "one_line",
+    "relative",
+]
+
 LONGEST_TITLE: Final = 200
 """Characters of a title; a client shows one line."""
 

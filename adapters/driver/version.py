@@ -13,6 +13,12 @@ from typing import Final
 
 import anyio
 
+__all__ = [
+    "lacking",
+    "numbers",
+    "version_of",
+]
+
 _BOUND: Final = 5.0
 """Seconds for an answer (measured: 0.02 to 0.1)."""
 _NUMBER: Final = re.compile(r"\d+\.\d+\.\d+")
