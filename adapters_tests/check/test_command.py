@@ -167,9 +167,9 @@ def test_a_path_that_is_not_found_from_where_the_command_is_started_is_named(
         (["--scripted", "claude", "--prompts", "--", "cat"], "--prompts and --scripted exclude each other"),
         (["--rule", "KEY-99", "--", "cat"], "--rule: there is no rule 'KEY-99'"),
         (["--timeout", "soon", "--", "cat"], "--timeout: 'soon' must be a number of seconds, above 0 and at most 3600"),
-        (["--timeout", "0", "--", "cat"], "--timeout: '0' is no number"),
-        (["--timeout", "nan", "--", "cat"], "--timeout: 'nan' is no number"),
-        (["--timeout=-1", "--", "cat"], "--timeout: '-1' is no number"),
+        (["--timeout", "0", "--", "cat"], "--timeout: '0' must be a number"),
+        (["--timeout", "nan", "--", "cat"], "--timeout: 'nan' must be a number"),
+        (["--timeout=-1", "--", "cat"], "--timeout: '-1' must be a number"),
         (["--cwd", "/no/such/folder", "--", "cat"], "--cwd: /no/such/folder is not a folder"),
     ],
 )

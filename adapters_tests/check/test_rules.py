@@ -58,7 +58,7 @@ async def test_an_agent_that_ignores_keys_is_said_to_ignore_them(tmp_path: Path)
     outcomes = await Runner(bench, CATALOGUE, frozenset({"KEY-4", "TRACE-1"})).run(lambda _: None)
     assert report.reads_keys(outcomes) is False
     assert report.reads_keys(outcomes[:1]) is None
-    assert "does not read idempotencyKey" in report.remarks(outcomes, bench)[0]
+    assert "ignores idempotencyKey" in report.remarks(outcomes, bench)[0]
 
 
 async def test_without_a_validator_the_rule_says_what_to_install(
