@@ -1,4 +1,4 @@
-"""`python -m adapters`: the same as the command `acp-adapters`."""
+"""`python -m adapters` is the same as the command `acp-adapters`."""
 
 import sys
 

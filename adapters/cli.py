@@ -1,9 +1,9 @@
 """The command `acp-adapters`: one agent per runtime (`plugins`), and the commands for people.
 
-Owns commands, their exit statuses and what is printed for people. What a command needs is imported when it runs: an agent
+Owns the commands, their exit statuses and the texts for people. Each command imports what it needs when it runs, so that an agent
 answers `initialize` before its models, its runtime's package or anything else heavy is loaded (D10).
 
-Exit status: 0 done, 1 it does not work here (one line says why and what to do), 2 the arguments make no sense.
+Exit status: 0 done; 1 the command cannot work here (one line says why and what to do); 2 the arguments are wrong.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The command line as data: which words and options there are, and reading arguments against that table.
+"""The command line as data: the commands and options, and the parser over that table.
 
-Owns the grammar and the help texts. Starts nothing and knows no runtime beyond its name. Written by hand because every start of
-an agent pays for the parser: `argparse` costs 8 ms and 1.4 MB, which is a tenth of what `initialize` may take.
+Owns the grammar and the help texts. Starts nothing. Knows a runtime by its name only. Written by hand, because every start of an
+agent pays for the parser: `argparse` costs 8 ms and 1.4 MB, a tenth of the budget of `initialize`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The offline demo: a real runtime, an isolated temporary home, a scripted model, and no account.
 
-Shows the two promises of `idempotencyKey` on a timeline and counts from outside what came of them: an answer lost in a crash
-of the agent, and a prompt sent twice while it is held. Owns the story only; the client, the agent and the model are the
-product's own.
+Shows two promises of `idempotencyKey` on a timeline: a prompt whose answer is lost in a crash of the agent, and a prompt that is
+sent twice while it is held. Counts the result from outside. Owns only the story: client, agent and model are the product's own.
 """
 
 from __future__ import annotations

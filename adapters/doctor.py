@@ -1,7 +1,8 @@
-"""`acp-adapters doctor`: what would be started here, and what is missing. Owns the checks and both forms of the report.
+"""`acp-adapters doctor`: which runtime an agent would start here, and what is missing.
 
-Starts no session and opens no connection. Of a login only its presence and kind are reported, as the runtime itself tells them
-or by a name that the user knows, never a value. Writes nothing: the runtimes answer apart from the user's folders.
+Owns the checks and both forms of the report. Starts no session and opens no connection. Reports only presence and kind of a
+login, in the runtime's own word or the name of a variable, never a value. Leaves no file behind: a runtime answers outside the
+user's folders.
 """
 
 from __future__ import annotations

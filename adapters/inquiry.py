@@ -1,7 +1,7 @@
-"""Short questions to a runtime's program: its version, its configuration, its login. Each is bounded, offline and writes nothing.
+"""Short questions to a runtime's program: its version, its configuration, its login. Each is bounded and works offline.
 
 Owns how a program is kept from writing into the user's folders while it answers (measured with Claude Code 2.1.332 and Codex
-0.163.0). Its own words may hold secrets: what is given on is a status, a place or a word of a fixed kind.
+0.163.0). A program's output may hold secrets, so callers get a status, a place, or a word from a fixed list.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The command that adds a package to the environment in which this agent runs. Owns how each kind of environment is added to.
+"""The shell command that adds a package to the agent's own environment, for each kind of environment.
 
-`acp-adapters` itself is on no package index, so its extras cannot be asked for there; the packages that they name can.
+`acp-adapters` is on no package index, so its extras cannot be requested there. The packages that the extras name can.
 """
 
 from __future__ import annotations

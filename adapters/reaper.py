@@ -1,8 +1,8 @@
 """The agent's side of its reaper: the mark that every process of the agent carries, and the reaper's start and end.
 
-Nothing that an agent started may outlive it (D6): tools that ignore signals, that left their process group, or whose runtime was
-killed; and nobody is left to end them when the agent itself is killed. So a small program (`reaper_main.py`) waits beside it. An
-agent that ends in order needs no reaper for that: one that was killed, stopped or never started is no reason to leave anything.
+Nothing that an agent started may outlive it (D6), also not a tool that ignores signals or has left its process group. A killed
+agent cannot end anything, so a small program (`reaper_main.py`) waits beside it. An agent that ends in order ends its processes
+itself; it does so even if its reaper was killed, stopped or never started.
 """
 
 from __future__ import annotations

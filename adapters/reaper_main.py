@@ -1,4 +1,4 @@
-"""A program that runs beside an agent and ends what the agent leaves behind, however the agent ends (D6).
+"""A program that runs beside an agent and ends what the agent leaves running, however the agent ends (D6).
 
 Owns the search for processes by a mark in their environment, and how they are ended. Started by `reaper.py` as a program of its
 own, without site packages: it imports nothing but the standard library, so that it costs 10 ms and 8 MB. Therefore it reads /proc
@@ -6,9 +6,9 @@ itself, not through `driver/procfs.py`. Linux only.
 
     python -I -S reaper_main.py NAME=VALUE
 
-It waits for its standard input to end: then the agent has died. Runtimes know that themselves and get a moment to store what they
-have. Then TERM, a moment, KILL, for every process with the mark and for the descendants of one. An agent that ends in order does
-the same itself, without the moment, and ends its reaper last: it depends on none.
+The program waits for the end of its standard input: then the agent is dead. Runtimes notice that themselves and get a moment to
+store their data. Then the program sends TERM, waits a moment, and sends KILL to every process with the mark and to their
+descendants. An agent that ends in order does the same itself, without the moment, and ends its reaper last.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which code this is. Owns the fingerprint of the package's own files; a version says it only from one release to the next."""
+"""Which code this is. Owns the fingerprint of the package's files; a version number differs only between releases."""
 
 from __future__ import annotations
 

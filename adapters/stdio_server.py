@@ -1,4 +1,4 @@
-"""An agent as an operating-system process: stdin and stdout for the protocol, signals, and nothing but log lines on stderr.
+"""An agent as a process: the protocol on stdin and stdout, signals, and only log lines on stderr.
 
 Owns how the process ends. Knows the transport and the server, no runtime and no message.
 """

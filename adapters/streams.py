@@ -1,7 +1,7 @@
-"""The standard streams of a process that somebody else started: descriptors 0, 1 and 2, open or not.
+"""The standard streams of a process that somebody else started: descriptors 0, 1 and 2, open or closed.
 
-Owns what is done about closed ones, how stderr is written, and what a command for people does when nobody takes its output. Every
-start pays for the imports, so there are next to none.
+Owns the handling of closed streams, the writing to stderr, and what a command for people does when nobody reads its output. Every
+start pays for the imports, so there are very few.
 """
 
 from __future__ import annotations

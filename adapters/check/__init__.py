@@ -1,1 +1,1 @@
-"""A conformance check for ACP v2 agents over stdio: starts one, watches the wire, says which rules hold (`docs/check.md`)."""
+"""A conformance check for ACP v2 agents over stdio: starts an agent and says which rules it keeps (`docs/check.md`)."""

@@ -1,6 +1,6 @@
-"""What a rule's function is given: agents, a shared connection, controlled work, keys and texts of its own.
+"""What the function of a rule gets: agents, a shared connection, work that it controls, and fresh keys and texts.
 
-Owns the connections of one run (all are kept, for the rules about everything that was sent). Judges nothing.
+Owns the connections of one run. All are kept, for the rules about every message. Judges nothing.
 """
 
 from __future__ import annotations

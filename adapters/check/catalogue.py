@@ -1,4 +1,4 @@
-"""All rules in the order in which they are looked at: what must work before the others first, the whole run last."""
+"""All rules in the order in which they are checked: first what other rules need, last the rules about the whole run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `acp-adapters check`: from its options to an exit status. Owns folders, environment and the scripted model."""
+"""The command `acp-adapters check`: from its options to an exit status. Owns folders, environment and scripted model."""
 
 from __future__ import annotations
 

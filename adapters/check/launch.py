@@ -1,7 +1,7 @@
-"""Starting the agent under check, and ending it with everything it started.
+"""Starts the agent under check, and ends it with everything that it started.
 
-Owns the processes. Each start is marked in its environment, which children inherit, so that what outlives a killed agent is
-found again (Linux; elsewhere the agent's process group is all that is ended).
+Owns the processes. Each start sets a mark in the environment, which children inherit. So what outlives a killed agent is found
+(Linux; elsewhere only the agent's process group is ended).
 """
 
 from __future__ import annotations

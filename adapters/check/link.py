@@ -1,6 +1,6 @@
-"""One connection to one started agent, as rules use it: every wait is bounded and every surprise is a `Broken`.
+"""One connection to one started agent, as rules use it: every wait has a bound, and every surprise is a `Broken`.
 
-Owns how answers and silence become sentences, and how messages are shown. Knows no rule.
+Owns the sentences for wrong answers and for silence, and how messages are shown. Knows no rule.
 """
 
 from __future__ import annotations

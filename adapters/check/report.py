@@ -1,4 +1,4 @@
-"""What is printed of a check: a line per rule as it is decided, a summary, or JSON. Owns the words; decides nothing."""
+"""What the check prints: a line per rule as it is decided, a summary, or JSON. Owns the words. Decides nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Going through the table: which rule is looked at when, on what, and what came of it.
+"""One run over the table of rules: which rule is checked when, with what, and with which outcome.
 
-Owns the order, the bounds and the clean-up. A rule is looked at only when what it needs is known to work (`Need`), and as long as
-the agent answers at all.
+Owns the order, the bounds and the clean-up. A rule is checked only if what it needs works (`Need`), and only while the agent
+answers at all.
 """
 
 from __future__ import annotations

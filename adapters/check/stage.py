@@ -1,6 +1,6 @@
-"""What a rule can make the model do: answer, fail, wait in the middle of work, call a tool that waits or asks.
+"""What a rule can make the model do: answer, fail, wait during work, call a tool that waits or asks.
 
-With a scripted model all of it is exact and counted. With any other model a prompt that takes a while is the best there is.
+A scripted model does all of this exactly, and counts. For any other model the best available is a prompt that takes a while.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a rule is, and how one can come out. Values only: no wire, no agent.
+"""A rule and its possible outcomes. Values only: no wire, no agent.
 
-A rule is checked by a function that returns when it holds and raises `Broken` or `NotApplicable` when not.
+The function of a rule returns when the rule holds, and raises `Broken` or `NotApplicable` otherwise.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Judges wire messages by the published v2 schema: for the check of an agent, and for any test that sees messages go by.
+"""Judges messages by the published v2 schema: for the check of an agent, and for any test that sees messages.
 
-`validate_agent_message` and `validate_client_message` take one message; `Wire` also remembers which method a response answers.
-Beyond the schema: the idempotency key overlay (KEY-6), fields that the spec types do not have (EXT-1), and the `data` of errors
-that must have one. Messages may use the stable schema only, unless a test says otherwise. A response judged without the method of
-its request is judged as an envelope.
+`validate_agent_message` and `validate_client_message` take one message. `Wire` also remembers which method a response answers.
+The judge goes beyond the schema in three points: the idempotency key (KEY-6), fields that the types of the schema do not have
+(EXT-1), and the `data` that some errors must have. Messages may use the stable schema only, unless a test says otherwise. A
+response without the method of its request is judged as an envelope.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The Claude Code driver: its process, its frames, its stored sessions. Imports core and acp, never another runtime."""
+"""The Claude Code driver: its process, its frames, its stored sessions. Imports driver, core and acp, no other runtime."""

@@ -1,7 +1,7 @@
-"""Slash commands: which ones work over this channel, and how a prompt that is one must be written (CMD-*, D8).
+"""Slash commands: which ones work over this channel, and how a prompt with a command is written (CMD-*, D8).
 
-Owns the lists, measured with Claude Code 2.1.332. Pure. The CLI takes a prompt for a command when its *last* text block starts
-with a slash; ACP when its first one does.
+Owns the lists, measured with Claude Code 2.1.332. Pure. Claude Code treats a prompt as a command if its *last* text block starts
+with a slash; ACP if its first block does.
 """
 
 from __future__ import annotations

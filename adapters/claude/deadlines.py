@@ -1,8 +1,8 @@
-"""Waiting for Claude Code's word: what a session does when a prompt, a withdrawal or an interrupt is not answered in time.
+"""What a session does when Claude Code does not react in time to a prompt, a withdrawal or an interrupt.
 
-Owns every bound between the writing of a prompt and its outcome, and between an interrupt and the end of the work, so that
-nothing waits for ever (D7). What a word or its absence means is decided in `turns`; a process that is ended here takes the
-session's path for one that died.
+Owns every bound between the writing of a prompt and its outcome, and between an interrupt and the end of the work, so that no
+wait is endless (D7). `turns` decides what a signal or its absence means. A process that is ended here is handled like one that
+died.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The client's MCP servers as Claude Code reports them: whether it waits for one, and a notice for each that fails."""
+"""The client's MCP servers as Claude Code reports them: is one still starting, and a notice for each that fails."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The questions that a process waits for: passed to the client, answered once, withdrawn when nobody waits any more.
+"""The questions that Claude Code waits for: passed to the client, answered once, withdrawn when they are obsolete.
 
-Owns which requests are open. What their choices are and mean is `questions`' business.
+Owns which requests are open. `questions` owns what their options are and mean.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How a turn ended: Claude Code's `result` frames as v2 stop reasons and errors that help (STOP-*).
+"""How a turn ended: Claude Code's `result` frames as stop reasons and errors with advice (STOP-*).
 
-Owns the tables from the CLI's words to codes, categories and advice. Knows no session; reads the clock for `retryAfter`.
+Owns the tables from Claude Code's words to codes, categories and advice. Knows no session. Reads the clock for `retryAfter`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Claude Code's permission requests as choices for the user, and the user's choice as the CLI's answer.
+"""Claude Code's permission requests as options for the user, and the user's choice as the answer to Claude Code.
 
-Owns the options of each kind of request and their names. Pure; knows no connection. Approval is never the default: whatever is
-not one of the offered options denies (PERM-2, PERM-3).
+Owns the options of each kind of request and their names. Pure. Knows no connection. Approval is never the default: any answer
+that is not one of the offered options denies (PERM-2, PERM-3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Claude Code behind the port: sessions made, opened, listed and deleted.
+"""Claude Code behind the port: makes, opens, lists and deletes sessions.
 
 Owns the order in which a session becomes active: lock, end of predecessors, look into the store, process. Knows no frame.
 """

@@ -1,8 +1,8 @@
-"""One active session of Claude Code: drives its process, its store and its clocks for the state machine in `turns`.
+"""One active session of Claude Code: connects its process, its store and its bounds with the state machine in `turns`.
 
-Owns when the process starts, is replaced and ends, and which prompt it gets when. `turns` decides what a signal means for
-a prompt. `deadlines` bounds the wait for the runtime's word. `show.live` shows a frame to the client. `stored_watch` follows what
-is stored. `open_questions` holds the questions that wait for an answer.
+Owns when the process starts, is replaced and ends, and when it gets which prompt. `turns` decides what a signal means for a
+prompt. `deadlines` bounds the waits for Claude Code. `show.live` turns a frame into updates. `stored_watch` follows what is
+stored. `open_questions` holds the questions that wait for an answer.
 
 The process of a session:
 

@@ -1,9 +1,9 @@
-"""The plan that a user was shown, and whether Claude Code would still take the same one.
+"""The plan that the user saw, and whether Claude Code would still execute the same plan.
 
-Claude Code (2.1.332) keeps a plan in a file below `plans/` and reads it again when it is approved: no answer pins the text.
-So the file is compared with what was shown before an approval is passed on. Where there was no plan to show, the question does
-not name the file, but the stored session does. Nothing may have been written there since, nor, while the session names none, into
-the folder of all plans.
+Claude Code (2.1.332) keeps a plan in a file below `plans/` and reads the file again after the approval. So the file is compared
+with what was shown before an approval is passed on. If no plan was shown, the question does not name the file, but the stored
+session does. Then nothing may have been written to that file since, or, if the session names no file, into the folder of all
+plans.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The stored session beside a running process: what it holds, and whether somebody else wrote to it (D2, D4, D6).
+"""The stored session beside a running process: what it holds, and whether another process wrote to it (D2, D4, D6).
 
 Owns when the file is read, one read at a time, and the comparison of what was read with what our process announced. Knows no
-prompt's state; what counts as a message is `stored.transcript`'s business.
+state of a prompt. `stored.transcript` says what counts as a message.
 """
 
 from __future__ import annotations

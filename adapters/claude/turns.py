@@ -1,10 +1,12 @@
-"""What a session's prompts and turns come to: a pure state machine over Claude Code's signals.
+"""The state of a session's prompts and turns: a pure state machine over Claude Code's signals.
 
-Owns the one open submission and the foreground work. No I/O, no clock: it takes signals and what was found in the stored
-session, and gives effects: events for the core, in order, and things for the session to do. The rows follow what Claude Code
-2.1.332 was measured to do.
+Owns the one open submission and the foreground work. No I/O, no clock. It takes signals, and what was found in the stored
+session. It gives effects: events for the core, in order, and actions for the session. The rows follow what Claude Code 2.1.332
+was measured to do.
 
-The open submission (at most one, D3). Its outcome is delivered exactly once; then there is none.
+The code calls an id *burnt* when this process will never run it again, because it was withdrawn or blocked (D5).
+
+There is at most one open submission (D3). Its outcome is delivered exactly once; then there is none.
 
     stage      signal                                   next       effects
     ---------  ---------------------------------------  ---------  ---------------------------------------------------

@@ -1,8 +1,8 @@
-"""An ACP v2 client: keys, an outbox that resends safely, and a picture of each session. Uses `adapters.acp` only.
+"""An ACP v2 client: keys, an outbox that resends safely, and a view of each session. Uses `adapters.acp` only.
 
     from adapters.client import Client, Outbox, start_agent
 
-What is named in `__all__` is public and stays; the modules behind it may be arranged anew. docs/own-client.md shows its use.
+The names in `__all__` are public (docs/api.md); the modules behind them may change. docs/own-client.md shows their use.
 """
 
 from adapters.acp.errors import AcpError

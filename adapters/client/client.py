@@ -1,11 +1,11 @@
 """The client side of one ACP v2 connection.
 
-Owns sending, receiving and the answers to the agent's requests; keeps every message (`record`), a picture of each
-session (`view`) and a list of what the agent did wrong on the wire (`faults`). Lost answers, keys and sending again are
-`adapters.client.outbox`'s; starting an agent is `adapters.client.process`'s.
+Owns sending, receiving and the answers to the agent's requests. Keeps every message (`record`), a view of each session (`view`)
+and a list of the agent's violations of the protocol (`faults`). `adapters.client.outbox` has keys and resending;
+`adapters.client.process` starts an agent.
 
-It does its own matching of answers instead of using `adapters.acp.rpc`: a client that checks an agent must see what a
-well-behaved connection hides (second answers, answers to nobody, malformed messages) and must be able to send anything.
+It matches answers itself and does not use `adapters.acp.rpc`. A client that checks an agent must see what a well-behaved
+connection hides (second answers, answers to no request, malformed messages), and must be able to send anything.
 """
 
 from __future__ import annotations

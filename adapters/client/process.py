@@ -1,6 +1,6 @@
 """An agent as a child process that speaks ACP over its stdin and stdout.
 
-Owns the process: start, signals, end. Knows nothing of the messages.
+Owns the process: start, signals, end. Knows no message.
 """
 
 from __future__ import annotations

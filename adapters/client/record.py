@@ -1,6 +1,6 @@
 """Every message of a connection, in order, to look back at and to wait for.
 
-Owns the log and its waiters. Knows nothing of the protocol but that a message is a JSON value.
+Owns the record and its waiters. Knows only that a message is a JSON value.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What a client shows of one session: folds `session/update` notifications into a picture.
+"""What a client shows of one session: adds up `session/update` notifications.
 
-Owns upsert, append and patch semantics as tables. Works on wire values, knows no agent, no connection and no models of
-the agent side, so that it is an independent witness of what the wire says. Two views of the same conversation, one
-built live and one by a replay, have equal `SessionView.snapshot()`s.
+Owns upsert, append and patch as tables. Works on wire values. Knows no agent, no connection and no models of the agent, so it is
+an independent witness of what the wire says. Two views of one conversation, one built live and one from a replay, have equal
+`SessionView.snapshot()`s.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""File calls that may never return: a dead network mount keeps whoever asks, and no signal helps.
+"""File calls with a bound. A dead network mount blocks its caller for ever, and no signal helps.
 
-Owns the threads in which files are looked at, and the bound on each single call: not on the work, which may be long. What is
-looked at with `stat`, `scan` and `open_file` is named; if a call does not come back, its place counts as stuck until it does.
-Whoever asks for it meanwhile is refused at once, so one bad place costs one thread. Knows no file of any runtime.
+Owns the threads that do file work, and the bound on each single call. The work as a whole may be long. `stat`, `scan` and
+`open_file` name the place that they use. If a call does not return, its place counts as stuck until it does. Another caller that
+wants the place gets an error at once, so one bad place costs one thread. Knows no file of any runtime.
 
-Nothing waits for such a thread: not a cancellation, and not the end of the process (`adapters.stdio_server.leave`).
+Nothing waits for such a thread: neither a cancellation nor the end of the process (`adapters.stdio_server.leave`).
 """
 
 from __future__ import annotations

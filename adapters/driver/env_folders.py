@@ -1,7 +1,7 @@
-"""Folders that environment variables name: each as one absolute path, or an error that names the variable.
+"""Folders that environment variables name: each becomes one absolute path, or an error that names the variable.
 
-A runtime's programs are started in other folders than the agent, so a relative path would mean another place to them; and `~`
-is a word of the shell that no program expands. Owns what the values mean. Knows no variable of a runtime; changes nothing.
+A runtime's programs start in other folders than the agent, so they would resolve a relative path differently; and only a shell
+expands `~`. Owns the meaning of the values. Knows no variable of a runtime. Changes nothing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Where the program of a runtime is: the chosen one, the one of its package, or the one on PATH.
+"""Where the program of a runtime is: the chosen program, the one in its package, or the one on PATH.
 
-Owns the order. Imports nothing heavy: a package is only looked for, never imported (D10). Starts nothing.
+Owns the order. Imports nothing heavy: a package is found without importing it (D10). Starts nothing.
 """
 
 from __future__ import annotations

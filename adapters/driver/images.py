@@ -1,6 +1,6 @@
-"""Whether an image can be given to a model, judged from its first bytes. Decodes no pixels.
+"""Whether a model takes an image, judged by its first bytes. Decodes no pixels.
 
-A refused image stays in the stored session and would make every later turn fail, so it must be refused first.
+An image that the model refuses stays in the stored session and makes every later turn fail, so it must be refused first.
 """
 
 import binascii

@@ -1,7 +1,7 @@
-"""A program that speaks JSON objects, one a line, over its pipes: reading, writing, and its end.
+"""A program that speaks JSON objects, one per line, over its pipes: reading, writing, and its end.
 
-Owns bytes, pipes and signals. Knows no runtime and no message: what is read goes to whoever runs it. Nothing here waits without
-a bound: a full or dead pipe holds up nobody but the writer, and the process is always reaped.
+Owns bytes, pipes and signals. Knows no runtime and no message: the caller gets what is read. Every wait has a bound. A full or
+dead pipe delays only the writer. The process is always reaped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Images and sounds of tools as blocks that a client can draw, play or at least save.
 
-A client draws the image types that models take, and knows an unknown one only as something that it cannot draw. So all else is
-a resource: text where it is text (SVG), bytes otherwise. Knows no tool and no runtime.
+A client draws the image types that models take, and cannot draw an unknown type. So everything else is a resource: text if it is
+text (SVG), otherwise bytes. Knows no tool and no runtime.
 """
 
 from __future__ import annotations

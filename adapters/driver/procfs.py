@@ -1,6 +1,6 @@
-"""Looks at processes through /proc: identity, family, marks. Reads only, ends nothing; empty answers where there is no /proc.
+"""Processes as /proc shows them: identity, descendants, environment. Only reads. Without /proc every answer is empty.
 
-A process is named by its pid and its start time together, because pids come back.
+A process is named by its pid and its start time together, because pids are reused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A client's prompt as the parts that runtimes take (text and files), and stored parts as the client's blocks again.
 
-Owns both directions, so that a message looks the same live and in replay: text, resource links, embedded resources and images
-come back exactly; what no runtime gets (annotations of text) is lost. A driver turns parts into its runtime's content and
-back; this module knows no runtime's content.
+Owns both directions, so that a message looks the same live and in a replay. Text, resource links, embedded resources and images
+come back exactly. What no runtime takes (annotations of text) is lost. A driver turns parts into its runtime's content and back.
 """
 
 import base64

@@ -1,8 +1,8 @@
-"""Texts of questions that a person decides on: what is approved is shown whole, and nothing in it is invisible.
+"""Texts of questions that a person decides on: the whole subject is shown, and nothing in it is invisible.
 
-Owns how a question's title and description say it. A title is one short line, so what it cannot hold is said again, whole, in
-the description. Texts come from models and tools: whatever could be read as markup, or not be seen, is shown as code. Pure; knows
-no runtime.
+Owns the title and the description of a question. A title is one short line; what does not fit is repeated in whole in the
+description. Texts come from models and tools, so text that could be read as markup or that is invisible is shown as code. Pure.
+Knows no runtime.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The tasks of one session of a driver, and waiting in them: for a condition, woken by each change, never longer than a bound.
+"""The tasks of one session of a driver, and waits in them: for a condition, checked after each change, with a bound.
 
-Owns the session's task group. Knows nothing of what its tasks do.
+Owns the session's task group. Knows nothing of the work that its tasks do.
 """
 
 from __future__ import annotations

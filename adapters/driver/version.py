@@ -1,6 +1,6 @@
-"""Versions of a runtime's program: what it calls itself, and what to say of one that lacks what the agent needs.
+"""Versions of a runtime's program: how to read them, and the error text for a program that is too old.
 
-Knows no runtime. The program is asked only when something is wrong: that takes time and may hang.
+Knows no runtime. The program is asked only after something went wrong: asking takes time and may hang.
 """
 
 from __future__ import annotations

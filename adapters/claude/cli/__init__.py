@@ -1,1 +1,1 @@
-"""Claude Code as a program: how it is found, started, spoken to and ended, and who may use a session."""
+"""Claude Code as a program: how it is found, started, addressed and ended, and who may use a session."""

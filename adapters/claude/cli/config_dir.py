@@ -1,8 +1,8 @@
-"""Which folder Claude Code uses for its settings and sessions. Pure; the one answer for every part of this agent.
+"""The folder in which Claude Code keeps settings and sessions. Pure. The one answer for every part of this agent.
 
-Claude Code (2.1.332) takes CLAUDE_CONFIG_DIR as it stands: relative to the folder that it is started in, `~` unexpanded, empty as
-that folder itself. In its path `..` is resolved without regard to links. Unicode is composed (NFC) for sessions and settings, but
-not for `.claude.json`. So the child's variable is made absolute and not composed; sessions are where it composes to.
+Claude Code (2.1.332) takes CLAUDE_CONFIG_DIR literally: relative to the folder in which it starts, `~` unexpanded, empty as that
+folder itself. It resolves `..` in the path without regard to links. It composes Unicode (NFC) for sessions and settings, but not
+for `.claude.json`. So the child gets an absolute path that is not composed, and sessions are in the composed one.
 """
 
 from __future__ import annotations

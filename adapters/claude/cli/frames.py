@@ -1,7 +1,7 @@
-"""What Claude Code's stream-json frames say to the driver, as typed signals, and the frames the driver writes.
+"""What Claude Code's stream-json frames mean for the driver, as typed signals; and the frames that the driver writes.
 
-Owns the CLI's names for turns, storage and control. Knows no state, no process, and nothing of how output is shown:
-frames that carry output are read by `show.live`. Unknown frames are no signals (D11).
+Owns Claude Code's names for turns, storage and control. Knows no state and no process. `show.live` reads the frames that carry
+output. Unknown frames give no signal (D11).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Starting Claude Code on a session: files it needs, the record of it, and where its stored session is.
+"""Starts Claude Code on a session: the files that it needs, the record of it, and the place of its stored session.
 
-Owns the files beside a session's lock. Knows no turn and no frame but the first answer.
+Owns the files beside a session's lock. Knows no turn, and no frame except the first answer.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Claude Code processes that outlived their agent: found by what is ours about them, ended, and waited for (D6, ADP-15).
+"""Claude Code processes that outlived their agent: found by our mark or record, ended, and waited for (D6, ADP-15).
 
-After `kill -9` of an agent its Claude Code goes on to the end of the turn, and can store a prompt after a successor has looked.
-Owns the record of the process that serves a session, the proof that its agent is dead, and how a process is ended for sure. Works
-only under the session's lock. Never touches a `claude` that the user started: that has neither our mark nor our record. Never
-touches one whose agent may live: agents with another configuration, state folder or container can have a session of this name.
+After `kill -9` of an agent, its Claude Code continues to the end of the turn and can store a prompt after the next agent has
+looked. Owns the record of the process that serves a session, the proof that its agent is dead, and how the process is ended for
+certain. Works only under the session's lock. Never touches a `claude` that the user started: it has neither our mark nor our
+record. Never touches a process whose agent may live: agents with another configuration, state folder or container can have a
+session of this name.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One Claude Code process: its frames, its control requests, and its end with all that it started.
+"""One Claude Code process: its frames, its control requests, and its end with everything that it started.
 
-Pipes and signals are `core/line_process`. Knows no turn, no prompt and no update: frames go to whoever runs it.
+`driver.line_process` owns pipes and signals. Knows no turn, no prompt and no update: the caller gets the frames.
 """
 
 from __future__ import annotations

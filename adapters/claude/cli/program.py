@@ -1,7 +1,7 @@
 """What a Claude Code process is started with: the binary, its arguments, its environment, its MCP servers.
 
-Owns the CLI's flags and variables. Imports nothing heavy: `claude_agent_sdk` is only looked for, never imported (its import
-costs 0.75 s and 69 MB; see docs/architecture.md). Starts nothing.
+Owns Claude Code's flags and variables. Imports nothing heavy: `claude_agent_sdk` is found without importing it (the import costs
+0.75 s and 69 MB, see D12). Starts nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The few files that we keep for active sessions. Owns their places and modes; no contents.
+"""The few files that the agent keeps for active sessions. Owns their places and modes, not their contents.
 
-`$ACP_ADAPTERS_STATE_DIR`, else `$XDG_STATE_HOME/acp-adapters`, else `~/.local/state/acp-adapters`; in it `claude/`, readable
-by its owner only. What agents with another state folder must see, too, is in Claude Code's own folder. Nothing of it is a record
-of a session: all may be removed while no agent runs.
+They are in `claude/` below `$ACP_ADAPTERS_STATE_DIR`, else `$XDG_STATE_HOME/acp-adapters`, else `~/.local/state/acp-adapters`,
+readable by their owner only. What agents with another state folder must also see is in Claude Code's own folder. No file is a
+record of a session: all may be removed while no agent runs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What live frames and stored entries of one conversation have in common: an assistant's blocks, tool results, summaries.
+"""What live frames and stored entries of one conversation share: an assistant's blocks, tool results, summaries.
 
-Owns the rules that must be the same in both, so that a replay shows what was shown live. Knows neither frames nor entries,
-only the messages inside them.
+Owns the rules that must be the same in both, so that a replay shows what was shown live. Knows only the messages inside frames
+and entries.
 """
 
 from collections.abc import Iterator, Mapping

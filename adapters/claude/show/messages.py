@@ -1,9 +1,8 @@
 """What the assistant says, block by block, in live frames and in stored entries: each text once (UPD-2, UPD-5).
 
-Owns the reconciliation of streamed deltas with the whole blocks that follow them. With partial messages on, Claude Code sends
-a block's deltas, then the whole block in an `assistant` frame, then `content_block_stop`; all blocks of one answer share
-the API's message id. Blocks that never come whole were discarded (a cut connection, a retry) and are not stored either.
-Knows no tools, no results and no files.
+Owns how streamed deltas and the whole blocks after them become one text. Claude Code sends a block's deltas, then the whole block
+in an `assistant` frame, then `content_block_stop`. All blocks of one answer share the API's message id. A block that never comes
+whole was discarded (a cut connection, a retry) and is not stored either. Knows no tools, no results and no files.
 """
 
 from collections import OrderedDict

@@ -1,6 +1,6 @@
-"""Live events of Claude Code that a user should hear of once, as notices (NOTE-1). They are not stored and not replayed.
+"""Live events of Claude Code that a user should see once, as notices (NOTE-1). They are not stored and not replayed.
 
-Owns the table of frames that become notices, and their words. Frames may have any shape (D11).
+Owns the table of frames that become notices, and their texts. Frames may have any shape (D11).
 """
 
 from collections.abc import Callable, Mapping

@@ -1,8 +1,8 @@
 """A stored Claude Code session as updates that rebuild the client's view (REPLAY-2 to REPLAY-7).
 
-Owns the reading of entries in file order: everything that is stored, also before compactions and on branches that were left.
-Every update is a whole upsert, so replaying twice changes nothing. Memory stays flat: one line at a time, and small facts
-about what is open. Entries may have any shape: a wrong type costs at most that entry (D11).
+Owns the reading of entries in file order: everything that is stored, parts before compactions and abandoned branches included.
+Every update is a whole upsert, so a second replay changes nothing. Memory stays flat: one line at a time, and small facts about
+what is open. Entries may have any shape: a wrong type costs at most its entry (D11).
 """
 
 import re

@@ -1,7 +1,7 @@
 """The tool calls of one conversation: which are open, and the updates that open, change and end them.
 
-Owns the life of a call, the same for live frames and stored entries: announced (its name is known), started (its input is
-known), ended (its result is there). An ended call is never opened again, so an entry that is there twice changes nothing.
+Owns the life of a call, the same for live frames and stored entries: announced (its name is known), started (its input is known),
+ended (its result is known). An ended call is never opened again, so an entry that appears twice changes nothing.
 """
 
 from collections.abc import Collection, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""What became of a tool call, from its result block and the runtime's structured result.
+"""The result of a tool call, from its result block and Claude Code's structured result.
 
-Owns status, content and raw output of finished calls, the same for a live frame and a stored entry. Results come from tools
-and may have any shape; a wrong type costs at most what it stood for.
+Owns status, content and raw output of ended calls, the same for a live frame and a stored entry. Results come from tools and may
+have any shape: a wrong type costs at most its own value.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""What Claude Code's tools are to a client: kind, title, places and first content of a call, from its name and input.
+"""What a client sees of a call of one of Claude Code's tools: kind, title, places and first content, from its name and input.
 
-Owns the table of tools. What a call's result looks like is in `tool_results`. Inputs come from a model and may have any
-shape: what is missing or mistyped is left out of the title.
+Owns the table of tools. `tool_results` shows the result. Inputs come from a model and may have any shape: a missing or mistyped
+value is left out of the title.
 """
 
 import json

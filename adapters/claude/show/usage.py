@@ -1,4 +1,4 @@
-"""How full the model's context is and what the session cost so far (USAGE-1, USAGE-2). Sums, no clock, no files."""
+"""How full the model's context is, and what the session has cost so far (USAGE-1, USAGE-2). Sums; no clock, no files."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,1 +1,1 @@
-"""What Claude Code has stored: entries, sessions, and the texts that it wraps prompts in. Starts no process."""
+"""What Claude Code has stored: entries, sessions, and the texts with which it wraps prompts. Starts no process."""

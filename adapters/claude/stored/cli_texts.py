@@ -1,6 +1,6 @@
-"""The runtime's own texts inside user messages and entries: what they are, and what of them a user should see.
+"""Claude Code's own texts inside user messages and entries: how to recognize them, and what a user should see of them.
 
-Owns the table of tags and markers of Claude Code. The same rules for live frames and stored entries, so both show the same.
+Owns the table of Claude Code's tags and markers. The same rules hold for live frames and stored entries, so both show the same.
 """
 
 import re

@@ -1,7 +1,7 @@
 """A client's prompt as Claude Code's message content, and stored content as the client's blocks again.
 
-Owns the blocks of Claude Code's content; what stands in them for which block of the client is `core/prompt_parts`. Images come
-back as the runtime stored them: it scales large ones down. Knows no frames or entries.
+Owns the blocks of Claude Code's content. `driver.prompt_parts` says which block of the client they stand for. Images come back as
+Claude Code stored them: it scales large ones down. Knows no frames and no entries.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""White space at the two ends of a prompt: Claude Code strips it from a prompt that it takes in behind a tool.
+"""White space at the two ends of a prompt. Claude Code strips it from a prompt that it takes in behind a tool.
 
-Owns the mark that keeps it there. The mark is no white space and shows nothing; text that looks marked
-gets one more, so what is read is what was written.
+Owns the mark that protects it. The mark is not white space and is invisible. Text that already looks marked gets one more mark,
+so the text that is read equals the text that was written.
 """
 
 from typing import Final

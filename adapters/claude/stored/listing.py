@@ -1,8 +1,8 @@
-"""The list of stored Claude Code sessions, and deleting one (LIST-*, DEL-*).
+"""The list of stored Claude Code sessions, and the deletion of one (LIST-*, DEL-*).
 
-Owns what a row shows and the order of pages. Reads only the head and the tail of each file; the folder of a session comes
-from inside the file, because folder names do not tell it. A file that is damaged or cannot be read is left out, never an
-error. Blocking calls: run them in a worker thread.
+Owns what a row shows and the order of pages. Reads only the head and the tail of each file. The folder of a session comes from
+inside the file, because the name of a project folder does not tell it. A damaged or unreadable file is left out, never an error.
+Calls block: run them in a worker thread.
 """
 
 import base64

@@ -1,8 +1,9 @@
-"""Which entries of a file are its session's own: entries of another one can stand there, by a copy or a tool (measured).
+"""Which entries of a file belong to its own session. A copy or a tool can put entries of another session there (measured).
 
-Owns the rule. An entry names its session; one that names none belongs to the file's. Claude Code 2.1.332 follows the chain: it
-passes over what nothing of its own comes after, and goes on from what it has continued once. So an entry of another one counts
-where one of the file's own descends from it; and where nothing is the file's own, as after it got another name, all do.
+Owns the rule. An entry names its session; an entry that names none belongs to the file's session. Claude Code 2.1.332 follows the
+chain of entries: it skips foreign entries that no own entry descends from, and keeps those that the session has continued. So a
+foreign entry counts if one of the file's own entries descends from it. If no entry is the file's own, as after a renaming of the
+file, all count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What Claude Code's notes about its queue tell of a stored prompt: the words in which a command was typed.
+"""What Claude Code's notes about its queue say of a stored prompt: the words in which a command was typed.
 
-Owns the reading of `queue-operation` entries. A note has the text of a prompt that was sent as a string; the prompt's own entry
+Owns the reading of `queue-operation` entries. A note has the text of a prompt that was sent as a string. The prompt's own entry
 has a command under its first name, with the white space around its arguments stripped.
 """
 

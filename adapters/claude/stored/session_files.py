@@ -1,16 +1,16 @@
-"""Where Claude Code keeps a session: the files that bear its name, and which of them it works with.
+"""Where Claude Code keeps a session: the files with its name, and which of them Claude Code uses.
 
-Owns the names under `<config>/projects`. Knows no line of a file, and never writes. Blocking calls: run them in a worker thread.
+Owns the names under `<config>/projects`. Reads no line of a file, and never writes. Calls block: run them in a worker thread.
 
-A session is `<config>/projects/<folder>/<session id>.jsonl`; the folder bears the name of the working folder, squeezed. Where a
-folder was copied, or moved by hand, several files have one name. Claude Code 2.1.332 then works with (measured)
+A session is `<config>/projects/<folder>/<session id>.jsonl`. The folder's name is made of the working folder's path. If a folder
+was copied or a file was moved by hand, several files have one name. Then Claude Code 2.1.332 uses (measured)
 
-    1. the file in its own folder, the one of its working folder, whatever the times say;
+    1. the file in the folder of its working folder, whatever the modification times are;
     2. else the file in any other folder, if it is the only one; a link to it is no second one;
     3. else none: it says that there is no such conversation.
 
-An empty file is none for it, and neither is a link that leads nowhere. A folder in place of the file makes it fail. To us an
-empty file says nothing: it was emptied, or a full disk kept everything from it.
+Claude Code ignores an empty file and a link that leads nowhere. A folder in place of the file makes it fail. For this agent an
+empty file means "unknown": it was emptied, or a full disk kept everything from it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Which user messages a stored Claude Code session holds: the evidence of insertion (D2, D4, ADP-4, ADP-5).
 
-Owns the rule for message ids in stored entries, and reading a session's files from where the last read ended. `session_files`
-says which files those are. Knows nothing of ACP updates and never writes. Blocking calls: run them in a worker thread.
+Owns the rule for message ids in stored entries, and the reading of a session's files from the end of the last read.
+`session_files` says which files these are. Knows no ACP updates and never writes. Calls block: run them in a worker thread.
 
-A file has one JSON object per line, and is appended to by any number of processes without a lock. A line may be torn (a process
-was killed), of any size, and of any shape.
+A file has one JSON object per line. Any number of processes append to it without a lock. A line may be torn (a process was
+killed), of any size, and of any shape.
 """
 
 import errno
