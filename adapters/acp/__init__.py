@@ -1,1 +1,1 @@
-"""The Agent Client Protocol, version 2: bytes, messages and models. No agent and no client in it."""
+"""The Agent Client Protocol, version 2: bytes, messages and models. Contains no agent and no client."""

@@ -1,7 +1,7 @@
-"""One request each: an incoming one that is answered exactly once, an outgoing one that ends exactly once.
+"""Single requests: an incoming request is answered exactly once, an outgoing one ends exactly once.
 
-Owns the exception-to-wire boundary (RPC-14) and what cancellation means for a single request. Knows no other request and no bytes
-but its own; `rpc.Connection` finds requests by id and orders the output.
+Owns the place where an exception becomes a wire error (RPC-14), and the meaning of cancellation for a single request. Knows no
+other request and no bytes. `rpc.Connection` finds requests by id and orders the output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Content blocks (CONT-*): what prompts, messages, thoughts and tool results are made of. Knows nothing of who sends them."""
+"""Content blocks (CONT-*): the parts of prompts, messages, thoughts and tool results. Knows no sender."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,6 @@
-"""`initialize` read by hand, so that it is answered before pydantic is imported (D10). Owns INIT-2..7, INIT-9 and INIT-12.
+"""`initialize`, parsed by hand, so that it is answered before pydantic is imported (D10). Owns INIT-2..7, INIT-9 and INIT-12.
 
-Knows no connection: whether an `initialize` is allowed now (INIT-1, INIT-8) is decided by the agent.
+Knows no connection: the agent decides whether an `initialize` is allowed now (INIT-1, INIT-8).
 """
 
 from __future__ import annotations

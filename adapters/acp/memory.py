@@ -1,6 +1,6 @@
 """Two connected transports in memory, so that everything above the wire runs without one. Owns back-pressure and end of stream.
 
-Ships with the package: clients and agents in one process use it as they use stdio.
+Part of the package: clients and agents in one process use it as they use stdio.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What may be sent again after a lost answer: the method audit of the idempotency-key proposal as data.
 
-Owns one row per method of the v2 schema, stable and unstable, and of the proposal (stability "rfd"). Knows no client; one that
-resends looks here first. A method that is not here is not retried (`retry_class`).
+Owns one row for each method of the v2 schema, stable and unstable, and of the proposal (stability "rfd"). Knows no client. A
+client that resends looks here first. A method that is not in the table is not retried (`retry_class`).
 """
 
 from __future__ import annotations

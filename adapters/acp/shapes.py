@@ -1,4 +1,4 @@
-"""Careful looks at a runtime's JSON: a wrong type reads as "nothing there" (D11). Knows no field of any runtime."""
+"""Readers for a runtime's JSON: a value of a wrong type reads as absent (D11). Knows no field of any runtime."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast

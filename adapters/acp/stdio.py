@@ -1,10 +1,11 @@
 """The byte stream of an agent process: file descriptors 0 and 1, or any two others.
 
 Owns how descriptors are read and written without blocking the event loop and without threads: a thread in a blocking read would
-hold up the end of the process. Knows no lines and no messages.
+delay the end of the process. Knows no lines and no messages.
 
-Pipes, sockets and terminals are awaited; what the selector refuses (regular files, /dev/null) never blocks for long and is used
-directly. A peer that can take nothing any more is gone, even where somebody else (a child of it) keeps our input open.
+Pipes, sockets and terminals are awaited. What the selector refuses (regular files, /dev/null) never blocks for long and is used
+directly. A peer that can take nothing any more counts as gone, even if another process (a child of the peer) keeps our input
+open.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The Codex driver: its app-server, its threads, its items. Imports core and acp, never another runtime."""
+"""The Codex driver: its app-server, its threads, its items. Imports driver, core and acp, no other runtime."""

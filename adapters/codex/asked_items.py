@@ -1,7 +1,7 @@
-"""What Codex may ask about: the commands and file changes of the turns that run, of sub-agents too.
+"""The items that Codex may ask about: commands and file changes of running turns, those of sub-agents included.
 
-A question about a file change names its item and nothing else, and a client sees no item of a sub-agent. So the items are noted
-here as they begin, whether anybody shows them or not. Owns when they are forgotten. Pure.
+A question about a file change names only its item, and a client sees no item of a sub-agent. So the items are recorded here as
+they begin, whether they are shown or not. Owns when they are forgotten. Pure.
 """
 
 from __future__ import annotations

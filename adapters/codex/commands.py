@@ -1,6 +1,7 @@
-"""Slash commands: which ones there are over this channel, and what those answer that never reach Codex (CMD-*, D8).
+"""Slash commands: which ones exist over this channel, and the answers of those that never reach Codex (CMD-*, D8).
 
-Owns their names and texts. Pure. Codex's app-server knows no slash commands: whatever is not listed here is text for the model.
+Owns their names and texts. Pure. Codex's app-server knows no slash commands, so a command that is not listed here is text for the
+model.
 """
 
 from __future__ import annotations

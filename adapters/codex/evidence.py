@@ -1,7 +1,7 @@
-"""What the stored thread says of a message: the answer to a look-up, and the fate of a prompt that was handed over (D2, D4, D7).
+"""What the stored thread says about a message: the answer of a look-up, or the fate of a sent prompt (D2, D4, D7).
 
-Owns how often and how long is looked before an answer is given, and the words for "not known". What the witnesses are and what
-they say together: `thread.history`.
+Owns how often and how long the agent looks before it answers, and the error texts for "unknown". `thread.history` says what the
+witnesses are and what they say together.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Stopping the work of a thread: its turn, the turns of its sub-agents, and the commands that outlive them (D7).
+"""Stops the work of a thread: its turn, the turns of its sub-agents, and the commands that outlive them (D7).
 
-Owns the bounds: an interrupt is asked for once, its effect counts and not its answer, and what does not stop is ended with its
+Owns the bounds. An interrupt is requested once, and its effect counts, not its answer. Work that does not stop is ended with its
 process.
 """
 

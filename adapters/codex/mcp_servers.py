@@ -1,8 +1,8 @@
-"""The client's MCP servers in Codex: under which keys, and with which fields.
+"""The client's MCP servers in Codex: their keys and their fields.
 
-Codex merges the servers of a request into those of its configuration, field by field: headers, tokens, variables and switches
-of an entry with the same key would be the client's server's (0.163.0). So a server of the client gets a key that no configuration
-has. What Codex runs by that key is shown under the client's name.
+Codex merges the servers of a request into those of its configuration, field by field. The client's server would get the headers,
+tokens, variables and switches of an entry with the same key (0.163.0). So a server of the client gets a key that no configuration
+has. The client sees its own name for the server.
 """
 
 from __future__ import annotations

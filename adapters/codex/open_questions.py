@@ -1,6 +1,6 @@
 """The questions of a session that wait for the user, from Codex's request to its answer.
 
-Owns which request is open. What is asked and what an answer allows is in `questions`; how it looks to a client, in the core.
+Owns which request is open. `questions` owns the question and what an answer allows. The core owns how it looks to a client.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a turn ended: Codex's turn status and error as v2 stop reasons and errors that help (STOP-*).
+"""How a turn ended: Codex's turn status and error as stop reasons and errors with advice (STOP-*).
 
 Owns the table from Codex's words to codes, categories and advice. Pure.
 """

@@ -1,7 +1,7 @@
-"""Codex's questions as choices for the user, and the user's choice as the answer to Codex.
+"""Codex's questions as options for the user, and the user's choice as the answer to Codex.
 
-Owns the options of each kind of question and their names. Pure; knows no connection. Approval is never the default: whatever is
-not one of the offered options declines (PERM-2, PERM-3), and declining lets the turn go on where cancelling would end it.
+Owns the options of each kind of question and their names. Pure. Knows no connection. Approval is never the default: any answer
+that is not one of the offered options declines (PERM-2, PERM-3). Declining lets the turn go on; cancelling would end it.
 """
 
 from __future__ import annotations

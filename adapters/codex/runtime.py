@@ -1,4 +1,4 @@
-"""Codex behind the port: sessions made, opened, listed and deleted, all in one app-server.
+"""Codex behind the port: makes, opens, lists and deletes sessions, all in one app-server.
 
 Owns the order in which a session becomes active. Knows no turn.
 """

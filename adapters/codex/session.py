@@ -1,11 +1,11 @@
-"""One active session of Codex: drives its thread for the state machine in `turns`.
+"""One active session of Codex: connects its thread with the state machine in `turns`.
 
-Owns the order of things: what a notification does first, what is handed over when, and how a session ends. `turns` decides
-what a signal means for a prompt. `show.live` shows a notification to the client. `thread.loaded` loads the thread.
+Owns the order of actions: what happens first at a notification, what is handed over when, and how a session ends. `turns` decides
+what a signal means for a prompt. `show.live` turns a notification into updates. `thread.loaded` loads the thread.
 `thread.history` and `evidence` say what is stored. `interrupts` stops work.
 
-When the app-server dies, one path runs (`on_death`): the work ends with an error at once, and an open submission that may have
-reached it is decided by the stored items, once the thread is loaded again (D7). What does not do what it must is killed and
+When the app-server dies, one path runs (`on_death`). The work ends with an error at once. The stored items decide about an open
+submission that may have reached the app-server, when the thread is loaded again (D7). A process that does not react is killed and
 takes the same path.
 """
 

@@ -1,4 +1,4 @@
-"""The vocabulary of the state machine in `turns`: the open submission, the ways to send it, and the effects beside events.
+"""The types of the state machine in `turns`: the open submission, the ways to send it, and the effects beside events.
 
 Owns names and fields, no decision.
 """

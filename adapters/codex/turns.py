@@ -1,9 +1,9 @@
-"""What a thread's prompts and turns come to: a pure state machine over Codex's signals.
+"""The state of a thread's prompts and turns: a pure state machine over Codex's signals.
 
-Owns the one open submission and the foreground work. No I/O, no clock: it takes signals, answers of requests, and what was
-found in the stored thread; it gives effects, in the order in which they hold. Measurements behind it: docs/codex.md.
+Owns the one open submission and the foreground work. No I/O, no clock. It takes signals, answers of requests, and what was found
+in the stored thread. It gives effects, in order. docs/codex.md has the measurements behind it.
 
-The open submission (at most one, D3). Its outcome is delivered exactly once; then there is none.
+There is at most one open submission (D3). Its outcome is delivered exactly once; then there is none.
 
     stage      what happened                               next       effects
     ---------  ------------------------------------------  ---------  --------------------------------------------------

@@ -1,7 +1,7 @@
 """The clients that watch one session, and what each of them is shown.
 
-Owns who is attached, the fan-out of updates in order, and what a client that comes later must be told: the fold of the running
-work (`retained`), the standing facts, the state. Does not know why something is shown, nor any runtime.
+Owns which clients are attached, the order of updates, and what a later client must be told: the fold of the running work
+(`retained`), the standing facts, the state. Does not know why something is shown, nor any runtime.
 """
 
 from __future__ import annotations

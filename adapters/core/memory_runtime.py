@@ -1,7 +1,7 @@
-"""A runtime without a process: implements the port in memory, step by step or by itself.
+"""A runtime without a process: implements the port in memory, step by step or automatically.
 
-For tests of the core and for authors of other drivers. `Store` outlives a runtime as files outlive a process, so a restart is
-a new `ScriptedRuntime` on the same store. Owns no protocol; deterministic.
+For tests of the core and for authors of other drivers. `Store` outlives a runtime as files outlive a process, so a new
+`ScriptedRuntime` on the same store is a restart. Owns no protocol. Deterministic.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a prompt's error says to machines. Owns `data.inserted`; imports no models (D10)."""
+"""What the error of a prompt says to programs. Owns `data.inserted`. Imports no models (D10)."""
 
 from __future__ import annotations
 

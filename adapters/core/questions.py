@@ -1,4 +1,4 @@
-"""Open permission requests of one session: who was asked, and the one answer that counts.
+"""Open permission requests of one session: which clients were asked, and the one answer that counts.
 
 Owns the bookkeeping between a runtime's question and the clients' answers. Does not know what a permission allows.
 """

@@ -1,6 +1,6 @@
-"""What happened since the last durable point, folded, for clients that synchronize while work goes on (REPLAY-8, REPLAY-12).
+"""What happened since the last stored point, folded, for clients that synchronize while work runs (REPLAY-8, REPLAY-12).
 
-Owns the fold of live updates into whole entities. A replay from the store plus this fold is the complete view; both are
+Owns the fold of live updates into whole entities. A replay from the store and this fold together are the complete view. Both are
 upserts, so an overlap changes nothing. Knows updates only as wire objects.
 """
 

@@ -1,7 +1,7 @@
-"""Keys of MCP servers: what a runtime calls a server that a client has named, and the client's name back from that.
+"""Keys of MCP servers: a runtime's name for a server that a client has named, and the client's name back from the key.
 
-A runtime squeezes names into the names of tools, and keeps some for itself. Two servers then take one place, and a rule for one
-covers the other. So a name that a runtime would squeeze is spelled out, and every key is one name's. Pure.
+A runtime shortens server names into the names of tools, and reserves some. Then two servers can have one name, and a rule for one
+covers the other. So a name that a runtime would shorten is spelled out, and every key belongs to one name. Pure.
 
     plain    letters, digits, `-`, and `_` between two of them: the key is the name
     spelled  every character but letters and digits becomes `-`; behind `-0x` stand those characters as hexadecimal UTF-8:

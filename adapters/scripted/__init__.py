@@ -1,6 +1,6 @@
-"""Scripted models on loopback that the real runtimes talk to: for trying an editor without an account, and for tests.
+"""Scripted models on loopback for the real runtimes: to try a client without an account, and for tests.
 
-See `docs/scripted-model.md` for the script format. Nothing here knows the agent or the protocol.
+`docs/scripted-model.md` has the script format. Nothing here knows the agent or the protocol.
 """
 
 from adapters.scripted.calls import Call

@@ -1,7 +1,7 @@
-"""`python -m adapters.scripted [SCRIPT] [--port N] [--home DIR]`: a scripted model for a process of another kind.
+"""`python -m adapters.scripted [SCRIPT] [--port N] [--home DIR]`: a scripted model as a process of its own.
 
-Prints one JSON line once it accepts connections (`baseUrl`, with --home also `environment`), then serves until SIGINT or
-SIGTERM. `GET /__calls` on the same port tells what was asked, `POST /__gates/NAME` opens a gate.
+Prints one JSON line when it accepts connections (`baseUrl`, with --home also `environment`), then serves until SIGINT or SIGTERM.
+On the same port, `GET /__calls` lists the calls and `POST /__gates/NAME` opens a gate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a scripted model was asked: one record per call, and what follows from them. Owns counting; knows no dialect.
+"""The calls that a scripted model got: one record each, and the counts. Owns counting. Knows no dialect.
 
 The counts are evidence for "at most once", so they are taken from the requests alone.
 """

@@ -1,4 +1,4 @@
-"""Gates: points at which an answer waits until a test, a file or a clock lets it go on. Owns the waiting only."""
+"""Gates: points at which an answer waits until a test, a file or a clock opens the gate. Owns only the waiting."""
 
 from __future__ import annotations
 

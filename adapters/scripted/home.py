@@ -1,6 +1,6 @@
-"""Isolated homes: folders and environments in which a runtime meets only a scripted model. Owns what it may inherit.
+"""Isolated homes: folders and environments in which a runtime reaches only a scripted model. Owns what a runtime inherits.
 
-Source: measurements of the runtimes with an empty environment; started so, it touches nothing of the user's.
+Source: measurements of the runtimes with an empty environment. Started in such a home, a runtime touches no file of the user.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Scripts as JSON: reads the form described in `docs/scripted-model.md` into the values of `script.py`.
+"""Scripts as JSON: reads the form of `docs/scripted-model.md` into the values of `script.py`.
 
-Owns field names and where a mistake stands. Every mistake is a `ScriptError` of one sentence that begins with its
-place, such as ``demo.json: rules[2].steps[0].delay must be a number, not "2"``.
+Owns field names and the places of mistakes. Every mistake is a `ScriptError` of one sentence that begins with its place, such as
+``demo.json: rules[2].steps[0].delay must be a number, not "2"``.
 """
 
 from __future__ import annotations

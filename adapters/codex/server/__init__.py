@@ -1,1 +1,1 @@
-"""The app-server as a program: how it is found, started, shared and spoken to."""
+"""The app-server as a program: how it is found, started, shared and addressed."""

@@ -1,7 +1,7 @@
-"""Which folder is Codex's home: its configuration and threads. Pure; the one answer for every part of this agent.
+"""Codex's home folder: its configuration and threads. Pure. The one answer for every part of this agent.
 
-Codex (0.163.0) resolves CODEX_HOME, links included, from the folder that it is started in; it must be there. Empty means unset.
-`~` is not expanded, and a value that is no UTF-8 counts as unset.
+Codex (0.163.0) resolves CODEX_HOME, links included, from the folder in which it starts; the folder must exist. An empty value
+counts as unset. `~` is not expanded, and a value that is not UTF-8 counts as unset.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One `codex app-server` process: its requests in both directions, and its end.
+"""One `codex app-server` process: requests in both directions, and its end.
 
-Owns its messages (no `jsonrpc` member) and ids; pipes and signals are `core/line_process`. Knows no thread and no turn:
-notifications and requests of the server go to whoever runs it. Nothing waits without a bound: an answer that does not come (Codex
-drops lines it cannot parse and never answers some requests) is an exception.
+Owns its messages (no `jsonrpc` member) and ids. `driver.line_process` owns pipes and signals. Knows no thread and no turn: the
+caller gets notifications and requests of the server. Every wait has a bound. An answer that does not come is an exception: Codex
+drops lines that it cannot parse, and never answers some requests.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What an app-server is started with: the binary, its arguments, its environment. Owns Codex's variables but its home.
+"""What an app-server is started with: the binary, its arguments, its environment. Owns Codex's variables except its home.
 
-Imports nothing heavy: `codex_cli_bin` is only looked for. Starts nothing. `CODEX_HOME` and the configuration in it are the
-user's and stay as they are.
+Imports nothing heavy: `codex_cli_bin` is found without importing it. Starts nothing. `CODEX_HOME` and the configuration in it
+belong to the user and are not changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The one app-server of this agent: started at need, shared by all sessions, started again after its death.
+"""The one app-server of this agent: started when needed, shared by all sessions, started again after its death.
 
 Owns which thread belongs to which session. Knows no turn and no prompt. When the process dies, each session is told once and
-decides for itself (D7); the next one that needs a server gets a new one.
+decides for itself (D7). The next session that needs a server gets a new one.
 """
 
 from __future__ import annotations

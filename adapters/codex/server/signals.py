@@ -1,6 +1,6 @@
 """What the app-server's notifications mean for turns and prompts: typed signals, read once at the border.
 
-Owns the wire names of notifications. Knows no state. Everything that is not known here passes by (D11).
+Owns the wire names of notifications. Knows no state. Unknown notifications give no signal (D11).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A client's prompt as Codex's user input, and stored input as the client's blocks again.
 
-Owns the parts of Codex's input; what stands in them for which block of the client is `core/prompt_parts`. Knows no items.
+Owns the parts of Codex's input. `driver.prompt_parts` says which block of the client they stand for. Knows no items.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""What Codex's items are to a client: tool calls with kind, title, content and places, from an item as it is now.
+"""What a client sees of Codex's items: tool calls with kind, title, content and places, from an item as it is now.
 
-Owns the table of tool items. An item says the same live and stored, so its picture is the same too. Fields come from models and
-tools and may have any shape: what is missing or mistyped is left out.
+Owns the table of tool items. An item is the same live and stored, so it looks the same in both. Fields come from models and tools
+and may have any shape: a missing or mistyped value is left out.
 """
 
 from __future__ import annotations

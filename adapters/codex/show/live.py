@@ -1,7 +1,7 @@
-"""Codex's notifications as session updates, live; and stored items as the same updates, in replay (REPLAY-2..7).
+"""Codex's notifications as session updates, live; and stored items as the same updates, in a replay (REPLAY-2..7).
 
 Owns what is open on the client's screen: messages that stream, tool calls that run. Knows no prompt of ours (the core shows
-those) and no turn beyond its id.
+those) and of a turn only its id.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a file change takes away without saying it: a new file, or the new name of a moved one, may stand where a file was.
+"""What a file change removes without saying so: a new file, or a moved file's new name, may replace an existing file.
 
-Codex's item holds only what is written (0.163.0), and that a file was there is told nowhere. So it is looked at when the item
-begins: Codex tells of a change before it makes it. Owns how such a file is read; `items` shows it.
+Codex's item holds only what is written (0.163.0) and does not say that a file was there. So the file is read when the item
+begins: Codex announces a change before it makes it. Owns how such a file is read. `items` shows it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A stored thread as the updates that rebuild the client's view (REPLAY-2..7).
 
-Owns which id each stored item is shown under, and the notice where Codex lists less than the thread's files hold.
+Owns the id under which each stored item is shown, and the notice for messages that the thread's files hold and Codex does not
+list.
 """
 
 from __future__ import annotations

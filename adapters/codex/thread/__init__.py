@@ -1,1 +1,1 @@
-"""One thread of Codex: how it is loaded, what is asked about it, and what it has stored."""
+"""One thread of Codex: how it is loaded, which requests concern it, and what it has stored."""

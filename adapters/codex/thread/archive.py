@@ -1,11 +1,11 @@
-"""Threads that a move into or out of Codex's archive left half-way: found, and put where Codex finds them.
+"""Threads that a move into or out of Codex's archive left half-way: finds them, and puts them where Codex finds them.
 
-Codex archives a thread in two steps: it moves the files from `sessions/<day>` to `archived_sessions`, and notes that in its
-database. Killed or held up in between, it finds the thread neither here nor there, for ever (0.163.0). This agent up to 0.1.0 had
-threads archived for a moment when a session was closed, so there are such threads.
+Codex archives a thread in two steps: it moves the files from `sessions/<day>` to `archived_sessions`, and records that in its
+database. If it is killed or held up in between, it never finds the thread again in either place (0.163.0). This agent, up to
+version 0.1.0, had threads archived for a moment when a session was closed, so such threads exist.
 
-Codex's database is only read. Files are moved, never over another one, and only of a thread that somebody asked for by its id and
-that Codex does not find. Everything here blocks.
+Codex's database is only read. Files are moved, but never over another file, and only for a thread that a client asked for by its
+id and that Codex does not find. Everything here blocks.
 """
 
 from __future__ import annotations

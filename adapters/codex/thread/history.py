@@ -1,9 +1,9 @@
-"""What a thread's stored history holds: the ids of its user messages, and the whole of it for a replay (ADP-4, ADP-5).
+"""What a thread's stored history holds: the ids of its user messages, and all of it for a replay (ADP-4, ADP-5).
 
-Owns the reading of stored items, and what two witnesses together say of a message: Codex's lists, and the thread's own files
-(`rollouts`). A thread must be resumed in this process first: until then Codex lists what it happened to have projected, or
-nothing, without an error. Nobody else writes while it is loaded here (Codex's lock), so one complete read and what is
-seen in the file after it are the truth.
+Owns the reading of stored items, and what two witnesses together say about a message: Codex's lists, and the thread's own files
+(`rollouts`). The thread must be resumed in this process first. Before that Codex lists whatever it has projected so far, or
+nothing, without an error. Nobody else writes while the thread is loaded here (Codex's lock), so one complete read, and what the
+file gets after it, are the truth.
 
     the lists   the files                                     the message is
     ----------  --------------------------------------------  ----------------------------------------------------------

@@ -1,6 +1,6 @@
-"""A session's thread in the app-server: loaded at need, reloaded with other roots or servers, loaded again after a death.
+"""A session's thread in the app-server: loaded when needed, reloaded with other roots or servers, loaded again after a death.
 
-Owns where the thread is loaded and what is known of it from that moment. Knows no turn and no prompt.
+Owns where the thread is loaded and what is known about it from that moment. Knows no turn and no prompt.
 
     state     why                                          leaves by
     --------  -------------------------------------------  -------------------------------------------------------------

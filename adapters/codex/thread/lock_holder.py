@@ -1,4 +1,4 @@
-"""Who holds a thread: Codex locks a file per thread and does not write down who it is. The system knows (Linux only).
+"""Which process holds a thread. Codex locks a file per thread and does not record the holder; the system knows it (Linux only).
 
 Owns where Codex keeps its locks (0.163.0), and the look whether a file there is locked. Changes nothing.
 """

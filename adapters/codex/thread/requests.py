@@ -1,6 +1,6 @@
-"""Threads as requests and rows: what starts, resumes, lists and deletes them. Owns those requests' fields and error texts.
+"""Requests about threads: start, resume, list, delete. Owns their fields and error texts.
 
-Codex answers nearly every failure with -32600: its words are all there is to tell them apart (0.163.0).
+Codex answers nearly every failure with -32600, so only its words tell failures apart (0.163.0).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The files of a thread, as a witness of what is stored: where they are, how they follow each other, which messages they hold.
+"""The files of a thread, as a witness of what is stored: where they are, how they continue each other, which messages they hold.
 
-Codex lists a thread from a database (`thread_history_1.sqlite`) that it fills from these files. Where the database cannot be
-written, is gone, or is older than the files, the lists are stale or short without an error (0.163.0). And Codex reports a prompt
-as complete although a full disk did not take it.
+Codex lists a thread from a database (`thread_history_1.sqlite`) that it fills from these files. If the database cannot be
+written, is gone, or is older than the files, the lists are stale or short, without an error (0.163.0). Codex also reports a
+prompt as complete that a full disk did not take.
 
     sessions/2026/11/30/rollout-<time>-<thread>.jsonl            the thread's first file, one JSON object a line
     sessions/2026/11/30/rollout-<time>-<thread>_<segment>.jsonl  after a revert: goes on from a byte of an older file

@@ -1,10 +1,10 @@
-"""Folders that the user has not decided on: a session in one is no decision to trust it.
+"""Folders that the user has not decided on: opening a session in a folder is no decision to trust it.
 
-Codex asks about trust in its terminal, but not over its pipe. There it writes `trust_level = "trusted"` into the user's
-configuration for each folder that a thread is started in, and takes the folder's own `.codex/config.toml` at once: servers,
-approval policy, sandbox (measured, 0.163.0). So a folder without a decision is called untrusted, for this thread only.
+Codex asks about trust in its terminal, but not over its pipe. Over the pipe it writes `trust_level = "trusted"` into the user's
+configuration for each folder in which a thread is started, and applies the folder's own `.codex/config.toml` at once: servers,
+approval policy, sandbox (measured, 0.163.0). So the agent passes a folder without a decision as untrusted, for this thread only.
 
-Owns what counts as a decision, and what an undecided folder is given. Reads the user's configuration, writes nothing.
+Owns what counts as a decision, and the settings of an undecided folder. Reads the user's configuration and writes nothing.
 """
 
 from __future__ import annotations
