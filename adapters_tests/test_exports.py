@@ -86,7 +86,7 @@ def test_the_command_is_installed_under_its_name() -> None:
 
 def test_it_is_typed_and_asks_for_little() -> None:
     assert importlib.resources.files("adapters").joinpath("py.typed").is_file()
-    assert sorted(name.split(">")[0] for name in PROJECT["dependencies"]) == ["anyio", "pydantic", "uuid-utils"]
+    assert sorted(name.split(">")[0] for name in PROJECT["dependencies"]) == ["anyio", "h11", "pydantic", "uuid-utils"]
     assert PROJECT["requires-python"] == ">=3.11"
     assert "claude" in PROJECT["optional-dependencies"]
     assert [name.split(">")[0] for name in PROJECT["optional-dependencies"]["check"]] == ["jsonschema"]
