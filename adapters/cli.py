@@ -80,7 +80,7 @@ _COMMANDS: Final = (
 
 
 class CannotStartError(Exception):
-    """It does not work here; the message is one sentence that says what to do."""
+    """The command cannot work here. The message is one sentence that says what to do."""
 
 
 def grammar(runtimes: Sequence[str]) -> Grammar:
@@ -321,7 +321,7 @@ async def _open(plugin: Plugin, environ: Mapping[str, str]) -> AsyncGenerator[Se
 
 @contextmanager
 def _no_garbage() -> Generator[None]:
-    """What is made meanwhile and was made before is kept for good: to look for garbage in it costs 10 ms now, 50 at the end."""
+    """No garbage collection while importing, then freeze: scanning the imported modules costs 10 ms now and 50 ms at exit."""
     gc.disable()
     try:
         yield

@@ -31,12 +31,12 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command. `takes_runtime`: a runtime's name may follow it. `takes_rest`: a command line may follow behind `--`."""
+    """One command. `takes_runtime`: a runtime's name may follow it. `takes_rest`: a command line may follow after `--`."""
 
     name: str
     help: str
     text: str = ""
-    """What `COMMAND --help` says beside the options."""
+    """The text of `COMMAND --help` above the options."""
     options: Sequence[Option] = ()
     takes_runtime: bool = False
     takes_rest: bool = False
@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What the user asked for. `command` is "help" or "version" for those two."""
+    """The parsed arguments. `command` is "help" or "version" for those two."""
 
     command: str
     runtime: str | None = None
@@ -53,7 +53,7 @@ class Invocation:
     topic: Command | None = None
     """The command that help is wanted on."""
     rest: Sequence[str] = ()
-    """What stands behind `--`."""
+    """The words after `--`."""
 
 
 class Grammar:

@@ -27,7 +27,7 @@ OFFLINE: Final = {**dict.fromkeys(_PROXIES, _NOWHERE), "NO_PROXY": "", "no_proxy
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """What a runtime says of its login."""
+    """A runtime's answer about its login."""
 
     known: bool | None
     """Whether there is one; None when it did not say."""

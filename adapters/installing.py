@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def install_command(package: str) -> str:
-    """What a user types in a shell to add the package, whatever has installed this agent. Looks at files, changes nothing."""
+    """The shell command that adds the package, for each way of installing this agent. Reads files, changes nothing."""
     prefix = Path(sys.prefix)
     python = shlex.quote(sys.executable or "python3")
     if (prefix / "pipx_metadata.json").exists():
@@ -31,7 +31,7 @@ def install_command(package: str) -> str:
 
 
 def _option() -> str:
-    """What pip needs to be told in a system's own Python, where the agent was installed all the same (PEP 668)."""
+    """The pip option for a system's own Python in which the agent was installed all the same (PEP 668)."""
     marker = os.path.join(sysconfig.get_path("stdlib"), "EXTERNALLY-MANAGED")  # noqa: PTH118
     managed = sys.prefix == sys.base_prefix and os.path.exists(marker)  # noqa: PTH110
     return "--break-system-packages " if managed else ""

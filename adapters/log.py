@@ -15,7 +15,7 @@ from adapters.streams import write_stderr
 _LONGEST_VALUE = 160  # characters; a log line stays readable whatever a runtime prints
 _LONGEST_LINE = 4000  # characters; a pipe that is ready takes 4096 bytes at once
 _MOST_LINES = 50
-"""Lines of one event in `_PERIOD`: a peer that sends nonsense without end must not fill the disk of whoever keeps the log."""
+"""Lines of one event in `_PERIOD`: a peer that sends nonsense without end must not fill a disk with log lines."""
 _PERIOD = 60.0  # seconds
 _MOST_EVENTS = 1000  # kept in mind; events are few and fixed, so this is never reached by honest code
 

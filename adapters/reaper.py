@@ -67,7 +67,7 @@ class Reaper:
             pause = min(max(_FIRST_PAUSE, pause * 2), _LONGEST_PAUSE)
 
     async def _run(self) -> dict[str, object]:
-        """One reaper, from its start until it is gone; why it is gone."""
+        """Run one reaper until it is gone. Returns why it is gone."""
         command = [sys.executable, "-I", "-S", _PROGRAM, f"{MARK}={self._value}"]
         try:
             with anyio.CancelScope(shield=True):

@@ -29,7 +29,7 @@ _ORDERLY: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Server(Protocol):
-    """What serves a connection: see `adapters.core.front.Server`."""
+    """Serves connections: see `adapters.core.front.Server`."""
 
     async def run_connection(self, transport: Transport) -> None:
         """Serve one connection until its end."""

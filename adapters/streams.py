@@ -99,7 +99,7 @@ class OutputLostError(Exception):
     def __init__(self, cause: OSError) -> None:
         super().__init__(f"standard output cannot be written: {cause.strerror}")
         self.reader_left = isinstance(cause, BrokenPipeError)
-        """Whoever reads has enough, as in `| head -3`: there is nothing to complain about."""
+        """The reader has left, as in `| head -3`: this is no error."""
 
 
 class _Output:
@@ -130,7 +130,7 @@ def people() -> TextIO:
 
 
 def abandon_output() -> None:
-    """Nothing is written to standard output any more: what its stream still holds goes nowhere at the end of the process."""
+    """Stop writing to standard output: what its stream still holds is discarded at the end of the process."""
     with suppress(OSError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)

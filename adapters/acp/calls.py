@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from adapters.acp.rpc import Connection
 
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
-"""What `framing.encode` raises for values that are no JSON."""
+"""The errors of `framing.encode` for values that are not JSON."""
 
 
 class IncomingRequest:
@@ -185,7 +185,7 @@ def as_id(value: Any) -> Id | None:
 
 
 def log_failure(event: str, method: str, error: BaseException) -> None:
-    """Where and of which type, not what it says: exception texts hold paths, prompts and secrets."""
+    """Log the type and place of an exception, not its text: texts hold paths, prompts and secrets."""
     leaf = next(leaves(error), error)
     trace = leaf.__traceback__
     while trace is not None and trace.tb_next is not None:

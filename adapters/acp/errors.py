@@ -181,7 +181,7 @@ BY_CODE: Mapping[int, type[AcpError]] = {
 
 
 def as_acp_error(error: BaseException) -> AcpError:
-    """What a failure is on the wire (RPC-14).
+    """The wire error of a failure (RPC-14).
 
     An `AcpError` stays as it is, also out of the group that a task group made of it; the first one of several is taken.
     Anything else is an `InternalError` that says nothing of it: exception texts hold paths, prompts and secrets.

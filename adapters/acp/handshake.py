@@ -20,7 +20,7 @@ _STRICT = 2  # the version whose own params are read strictly (INIT-5)
 
 @dataclass(frozen=True, slots=True)
 class ClientInfo:
-    """What a client said of itself."""
+    """A client's description of itself."""
 
     protocol_version: int
     """The version chosen for the connection (INIT-2); to be sent back as it is (INIT-10)."""

@@ -172,7 +172,7 @@ class SelectedOutcome(Wire):
 
 
 class CancelledOutcome(Wire):
-    """Nobody chose."""
+    """No option was chosen."""
 
     outcome: Literal["cancelled"] = "cancelled"
 

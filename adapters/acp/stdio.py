@@ -37,7 +37,7 @@ class StdioTransport:
         self._owned = owned
         self._in_waits = True
         self._watch: select.epoll | None = None
-        """Becomes readable when there is input, or when nobody can read our output any more."""
+        """Becomes readable when there is input, or when no reader of our output is left."""
         self._was_blocking: bool | None = None
         self._closed = False
 

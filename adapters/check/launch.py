@@ -41,7 +41,7 @@ class Running(Protocol):
 
     @property
     def stderr(self) -> str:
-        """What it has written to stderr."""
+        """Its output on stderr."""
         ...
 
     def signal(self, number: signal.Signals) -> None:
@@ -65,7 +65,7 @@ class Launcher(Protocol):
         ...
 
     def left(self, started: Running) -> list[str]:
-        """What still lives of what this agent started, one command line each."""
+        """The living processes that this agent started, one command line each."""
         ...
 
     def sweep(self, keep: Running | None = None) -> None:

@@ -47,7 +47,7 @@ class Printer:
         """Rules that were told."""
 
     def tell(self, outcome: Outcome) -> None:
-        """One more rule is decided. Why rules are not looked at is said once."""
+        """Print one more outcome. The reason for unchecked rules is printed once."""
         self.told += 1
         if outcome.reason.startswith(NOT_LOOKED_AT):
             if outcome.reason in self._told:

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 _WAITS = 8
 """A rule may take so many times the bound of one wait."""
 _PATIENCE = 3
-"""So many times the bound of one wait may be lost to an agent that does not answer; then waits are short."""
+"""An agent that does not answer may cost this many times the bound of one wait; then waits are short."""
 _SHORT = 10
 """A short wait is the bound divided by this, and not below `_SHORTEST`."""
 _SHORTEST = 1.0

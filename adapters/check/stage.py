@@ -58,7 +58,7 @@ class Stage(Protocol):
         ...
 
     def calls(self, text: str) -> int | None:
-        """How often the model was asked to answer this prompt; None when nobody counts."""
+        """The number of times the model was asked to answer this prompt; None if calls are not counted."""
         ...
 
 

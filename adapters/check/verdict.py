@@ -35,7 +35,7 @@ class NotApplicable(Exception):  # noqa: N818 - an outcome, not a failure of the
 
 
 class Need(IntEnum):
-    """What must work before a rule can be looked at. Each includes the ones before it."""
+    """What must work before a rule can be checked. Each need includes those before it."""
 
     NOTHING = 0
     VERSION = 1
@@ -57,7 +57,7 @@ class Rule:
     needs: Need = Need.SESSION
     level: Level = "must"
     opens: Need | None = None
-    """What is known to work when this rule holds; the first rule of its kind in the table."""
+    """The need that is met when this rule holds; set for the first such rule in the table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one rule."""
+    """The outcome of one rule."""
 
     rule: Rule
     standing: Standing

@@ -110,7 +110,7 @@ class Watch:
             return None
 
     async def servers(self, process: ClaudeProcess) -> None:
-        """Tell of the client's servers that come to nothing, whether a prompt waits for them or not."""
+        """Report the client's servers that fail, whether a prompt waits for them or not."""
         with suppress(ControlError):
             for look in range(_SERVER_LOOKS):
                 await self._tasks.until(lambda: self._process() is not process, _SERVER_LOOK_EVERY)
@@ -151,7 +151,7 @@ class Watch:
             _log.warning(LogEvent("a prompt could not be withdrawn", session=self._store.session_id, reason=str(error)))
 
     def interrupt_again(self) -> None:
-        """A turn has begun since the interrupt: that came too early and is lost."""
+        """A turn has begun since the interrupt: the interrupt came too early and is lost."""
         self._interrupt_again = True
 
     async def interrupt(self) -> None:

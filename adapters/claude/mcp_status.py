@@ -34,7 +34,7 @@ class Servers:
         """Key and status -> the server that it was told of: another one of that name is another matter."""
 
     def tell(self, states: Sequence[tuple[str, str]]) -> None:
-        """What the CLI says of its servers, key and status each."""
+        """Claude Code's report on its servers: key and status of each."""
         ours = self._ours()
         for key, status in states:
             if key in ours and status not in _SILENT and self._told.get((key, status)) != ours[key]:
@@ -50,7 +50,7 @@ class Servers:
         return any(status == "pending" for _, status in states)
 
     def settled(self, answer: Mapping[str, Any], *, sure: bool) -> bool:
-        """Whether each server of the client has come to something or nothing. Tells of the latter.
+        """Whether each server of the client has started or failed. Reports those that failed.
 
         A server that the CLI does not name is none that it connects, once that is `sure`: it has had the time to name them.
         """

@@ -91,7 +91,7 @@ class Asking:
             return False  # a disk that does not answer
 
     def withdraw_all(self) -> None:
-        """Nobody waits for any answer."""
+        """No question needs an answer any more."""
         for request_id in list(self._open):
             del self._open[request_id]
             self._deliver(PermissionWithdrawn(request_id))

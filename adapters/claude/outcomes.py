@@ -16,7 +16,7 @@ from adapters.claude.cli.frames import TurnEnded
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `WorkEnded` is to say."""
+    """The content of `WorkEnded`."""
 
     stop_reason: str
     error: Mapping[str, Any] | None = None
@@ -30,7 +30,7 @@ _GIVEN_UP = "max_output_tokens"
 """The category of the call with which the CLI gives up on a model that stops at a limit: it asks three times more before that."""
 
 _FULL_WINDOW = "context window"
-"""What it then says where the limit was the window; its category is the same."""
+"""Claude Code's message if the limit was the context window; the category is the same."""
 
 _LIMITS = {"error_max_turns": "max_turn_requests"}
 """The subtype of a result that is a limit rather than a failure."""

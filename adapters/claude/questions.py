@@ -44,7 +44,7 @@ _WHERE: Final = {
     "projectSettings": "in this project, for everybody",
     "userSettings": "in all projects",
 }
-"""Destination of an update -> how long it holds. What goes elsewhere is not offered: nobody could say what it would do."""
+"""Destination of an update -> how long it holds. An update with another destination is not offered: its effect is unknown."""
 
 _MODES: Final = {
     "acceptEdits": "Accept all edits",

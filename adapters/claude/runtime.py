@@ -56,7 +56,7 @@ class ClaudeRuntime:
         return session
 
     async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
-        """A stored session made active: nobody else works on it, and nothing of a crashed agent does (D6). Its process starts.
+        """Make a stored session active: no other agent and no left-over process works on it (D6). Its process starts.
 
         Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
         """

@@ -119,11 +119,11 @@ class ClaudeSession:
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()
-        """Held while the process is started, replaced or buried."""
+        """Held while the process is started, replaced or cleaned up."""
         self._first_start = anyio.Event()
         """The first process is up, or will not be: then `_start_failure` says why."""
         self._start_failure: AcpError | None = start_error(_CLOSING, None)
-        """What stands here until it is up is true when the start is given up."""
+        """The reason if the start is given up; None once the process is up."""
         self._strayed = False
         """The process went on in another session: it must not get another prompt."""
         self._servers = Servers(lambda: self._running_with, self._deliver)
@@ -218,7 +218,7 @@ class ClaudeSession:
             await self._launcher.gone(self.session_id)
 
     async def _lost(self, process: ClaudeProcess) -> None:
-        """The process ended, whoever ended it: bury it, and let the stored session decide (D7)."""
+        """The process ended, for any reason: clean up after it, and let the stored session decide (D7)."""
         async with self._gate:
             if process is not self._process:
                 return
@@ -239,7 +239,7 @@ class ClaudeSession:
             self._deliver(port.ReadyChanged())
 
     async def _found_at_last(self, message_id: str) -> bool | None:
-        """Whether the store holds it now that its process is gone; None when nobody can say, at the end within a second."""
+        """Whether the store holds the message, after its process has ended; None when unknown, at a close after one second."""
         with anyio.move_on_after(_LAST_LOOK_BOUND if self._closing else None):
             return await self._store.holds_at_last(message_id)
         return None
@@ -469,7 +469,7 @@ def _not_ours(session_id: str) -> InternalError:
 
 
 def _death(process: ClaudeProcess) -> InternalError:
-    """What to say of work that ended with its process."""
+    """The error of work that ended with its process."""
     code = process.exit_code
     how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
     said = f": {process.last_words}" if process.last_words else ""

@@ -23,7 +23,7 @@ CHANGED: Final = (
     "The plan's file changed while the user was asked, so they have not seen the plan that would be approved. "
     "Call ExitPlanMode again."
 )
-"""What the model is told when an approval is not passed on."""
+"""The model gets this text when an approval is not passed on."""
 
 _MOST: Final = 16 * 1024 * 1024
 _MARK: Final = "\ufeff"
@@ -35,7 +35,7 @@ _CLOCK: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """Where the plans of a session are."""
+    """The files of a session's plans."""
 
     folder: Path
     """That of all sessions, unless the user's settings name one in the project (`plansDirectory`)."""
@@ -57,7 +57,7 @@ class Plans:
 
 @dataclass(frozen=True, slots=True)
 class ShownPlan:
-    """What was shown. `file` is empty where there was no plan."""
+    """The plan that was shown. `file` is empty where there was none."""
 
     text: str
     file: str

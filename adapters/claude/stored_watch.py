@@ -29,7 +29,7 @@ _TRY_EVERY: Final = 0.1
 
 
 class Store:
-    """What one session holds. `find` gives its files; it blocks and may raise `OSError`."""
+    """The messages of one session. `find` gives its files; it blocks and may raise `OSError`."""
 
     def __init__(self, session_id: str, find: Callable[[], Files]) -> None:
         self.session_id = session_id
@@ -124,7 +124,7 @@ class Store:
             await self.refresh()
 
     async def holds_at_last(self, message_id: str) -> bool | None:
-        """Whether it holds the message now that nobody writes any more; None when it cannot be read."""
+        """Whether the session holds the message, after its process has ended; None when it cannot be read."""
         for _ in range(_TRIES):
             try:
                 return await self.look(message_id)

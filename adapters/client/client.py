@@ -46,7 +46,7 @@ class Client:
         self.policy = policy
         self.record = Record(keep)
         self.faults: list[str] = []
-        """What the agent did against the protocol, one sentence each; never a value of a message."""
+        """The agent's violations of the protocol, one sentence each, without values of messages."""
         self._calls: dict[RequestId, Call] = {}
         self._next_id = 0
         self._views: dict[str, SessionView] = {}
@@ -162,7 +162,7 @@ class Client:
     # --- looking and waiting -----------------------------------------------------------------------------------------
 
     def view(self, session_id: str) -> SessionView:
-        """What this connection has shown of the session."""
+        """The view of the session, as shown on this connection."""
         return self._views.setdefault(session_id, SessionView())
 
     def updates(self, session_id: str, since: int = 0) -> Iterator[Json]:

@@ -255,7 +255,7 @@ def _is_text(key: str) -> bool:
 
 
 def _entry_of(line: bytes, where: str) -> Entry:
-    """An entry of the file. What a later version added to it is passed over."""
+    """An entry of the file. Fields of a later version are ignored."""
     try:
         value: Any = json.loads(line)
         known = {name.name for name in fields(Entry)}

@@ -57,7 +57,7 @@ Policy = Callable[[Question], "Awaitable[str | Mapping[str, Any] | AcpError | No
 
 
 async def reject(question: Question) -> str | None:
-    """Refuse once: the default, since nobody was asked."""
+    """Refuse once: the default, because no user was asked."""
     return question.option("reject_once", "reject_always")
 
 

@@ -61,7 +61,7 @@ class AgentProcess:
 
     @property
     def stderr(self) -> str:
-        """What it has written to stderr so far."""
+        """The agent's output on stderr so far."""
         return self._stderr.decode("utf-8", "replace")
 
     def signal(self, number: signal.Signals) -> None:

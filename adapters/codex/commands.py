@@ -34,7 +34,7 @@ _NEW_SESSION: Final = (
 
 @dataclass
 class Status:
-    """What is known of a session, for `/status`."""
+    """The facts about a session for `/status`."""
 
     session_id: str
     version: str = ""
@@ -45,7 +45,7 @@ class Status:
     servers: dict[str, str] = field(default_factory=dict[str, str])
     """MCP server, by its key in Codex -> state."""
     warnings: Sequence[str] = ()
-    """What Codex says about its configuration."""
+    """Codex's warnings about its configuration."""
 
     def update(self, settings: Mapping[str, Any]) -> None:
         """Take over settings that changed."""

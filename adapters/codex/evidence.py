@@ -72,7 +72,7 @@ class Evidence:
         raise AssertionError  # the last look returns
 
     async def look_up(self, submission: Open) -> bool | None:
-        """Whether the stored thread holds a prompt whose turn or process ended without a word of it; None: not known.
+        """Whether the stored thread holds a prompt whose turn or process ended without reporting it; None: unknown.
 
         Where the process lives on, the message may still be on its way.
         """

@@ -107,7 +107,7 @@ class Stopper:
             server.post("turn/interrupt", {"threadId": thread_id, "turnId": turn_id})
 
     async def end_commands(self, turn_id: str, item_ids: Sequence[str]) -> None:
-        """An interrupt leaves commands running. Those of earlier turns, which nobody asked to stop, go on."""
+        """An interrupt leaves commands running. Commands of earlier turns, which were not to be stopped, go on."""
         if server := self._thread.server:
             items = self._translator.running_items
             for item_id in item_ids:

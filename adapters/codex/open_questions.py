@@ -96,7 +96,7 @@ class Questions:
             self._apply([PermissionWithdrawn(key), *self._turns.answered(key)])
 
     def drop_all(self) -> None:
-        """Nobody waits for any answer: the process is gone."""
+        """The process is gone, so no question needs an answer."""
         dropped, self._open = self._open, {}
         self._apply([PermissionWithdrawn(key) for key in dropped])
 

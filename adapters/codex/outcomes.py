@@ -17,7 +17,7 @@ from adapters.codex.server.signals import TurnEnded
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What `WorkEnded` is to say."""
+    """The content of `WorkEnded`."""
 
     stop_reason: str
     error: Mapping[str, Any] | None = None
@@ -66,7 +66,7 @@ _STOPS: Final = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 """Why the model's answer ended early, as Codex writes it (0.163.0) -> stop reason."""
 
 _NO_KEY: Final = "Missing environment variable"
-"""What Codex says, under no name of its own, when the variable with the provider's key is not set (0.163.0)."""
+"""Codex's message, without a code of its own, when the variable with the provider's key is not set (0.163.0)."""
 
 _LONGEST_TEXT: Final = 2000  # characters of Codex's own words in an error
 

@@ -185,7 +185,7 @@ class CodexSession:
                 self._apply(self._turns.take(signal))
 
     def _note(self, method: str, params: Mapping[str, Any]) -> None:
-        """What is neither a turn nor to be shown."""
+        """Handle notifications that neither belong to a turn nor are shown."""
         match method:
             case "thread/settings/updated":
                 self._status.update(as_mapping(params.get("threadSettings")))
@@ -201,7 +201,7 @@ class CodexSession:
                 pass
 
     def _before(self, signal: Signal | None, params: Mapping[str, Any]) -> Signal | None:
-        """What must be known before the signal has its effects; gives it with what was found out."""
+        """Find out what must be known before the signal has its effects. Returns the signal with that."""
         match signal:
             case ItemClosed(turn_id):
                 item = item_of(params)
@@ -330,7 +330,7 @@ class CodexSession:
         return self._turns.open is submission
 
     async def _hand_over(self, submission: Open, content: Sequence[Mapping[str, Any]]) -> None:
-        """See it through: hand it over as soon as it may be, again where the machine says so, and watch it meanwhile."""
+        """Hand the prompt over as soon as possible, again if the state machine says so, and watch it until it is settled."""
         while self._is_open(submission):
             if submission.stage is not Stage.PREPARING:
                 await self._watch(submission)

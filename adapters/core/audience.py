@@ -25,7 +25,7 @@ _STANDING = ("usage_update", "session_info_update", "available_commands_update",
 """Updates that describe the session as it is now: the sum of each is sent to a client that synchronizes (REPLAY-11)."""
 _MOST_UNHEARD = 20
 _UNENCODABLE = (TypeError, ValueError, RecursionError)
-"""What values that are no JSON raise: they cost one update, not the runtime's reader."""
+"""The errors of values that are not JSON: such a value costs one update, not the runtime's reader."""
 
 
 class Client(Protocol):
@@ -105,7 +105,7 @@ class Audience:
             self._clients.remove(client)
 
     def clear(self) -> None:
-        """Nobody gets any more updates."""
+        """No client gets any more updates."""
         self._clients.clear()
 
     async def writable(self) -> None:

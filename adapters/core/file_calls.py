@@ -50,14 +50,14 @@ T = TypeVar("T")
 
 
 class StuckError(TimeoutError):
-    """A place does not answer. An `OSError`, so whoever can do without a file that cannot be read can do without this one."""
+    """A place does not answer. It is an `OSError`, so code that can skip an unreadable file can skip this one."""
 
     def __init__(self, place: str) -> None:
         super().__init__(errno.ETIMEDOUT, f"{place} does not answer", place)
 
 
 async def in_thread(call: Callable[[], T], *, undo: Callable[[T], None] | None = None) -> T:
-    """Do blocking work in a thread; gives and raises what it does.
+    """Do blocking work in a thread. Returns and raises what `call` does.
 
     Raises `StuckError` when one of its calls takes more than `BOUND` seconds. A cancellation leaves the work to its thread, as
     this error does; `undo` is then called with what it came to.
@@ -81,7 +81,7 @@ async def in_thread(call: Callable[[], T], *, undo: Callable[[T], None] | None =
 
 
 async def in_thread_without(call: Callable[[], T]) -> T:
-    """The same for work that can do without a place that is stuck: it begins again, and is refused there at once.
+    """As `in_thread`, for work that can skip a stuck place: the work starts again, and the stuck place fails at once.
 
     `call` must be able to run beside an earlier run of itself.
     """
@@ -133,7 +133,7 @@ class _Work(Generic[T]):
             loop.call_soon_threadsafe(self.over.set)
 
     def outcome(self) -> T:
-        """What it came to. Only when it is over."""
+        """The result of the work. Call it only when the work is over."""
         if self._error:
             raise self._error
         return self._result[0]
@@ -191,7 +191,7 @@ def _before(place: str) -> None:
 
 
 def stat(path: str | Path, *, follow: bool = True) -> os.stat_result:
-    """What the path leads to, or what it is itself. One that is stuck counts for all of its folder. Raises `OSError`."""
+    """`os.stat` of a path. A call that is stuck makes its whole folder count as stuck. Raises `OSError`."""
     _before(os.path.dirname(path))  # noqa: PTH120 - a list looks at thousands
     return os.stat(path, follow_symlinks=follow)  # noqa: PTH116
 
@@ -203,14 +203,14 @@ def real_path(path: str | Path) -> str:
 
 
 def scan(folder: str | Path) -> list[os.DirEntry[str]]:
-    """What is in a folder. Raises `OSError`."""
+    """The entries of a folder. Raises `OSError`."""
     _before(os.fspath(folder))
     with os.scandir(folder) as entries:
         return list(entries)
 
 
 def open_file(path: str | Path, block: int = _BLOCK) -> BinaryIO:
-    """Open a file for reading, so many bytes at a time. Raises `OSError`, also for what is no file."""
+    """Open a regular file for reading, `block` bytes at a time. Raises `OSError`, also for anything that is not a file."""
     name = os.fspath(path)
     _before(os.path.dirname(name))  # noqa: PTH120
     _before(name)
@@ -225,7 +225,7 @@ def open_file(path: str | Path, block: int = _BLOCK) -> BinaryIO:
 
 
 def read_file(path: str | Path, most: int = -1) -> bytes:
-    """The content of a small file, cut at so many bytes where that is said. Raises `OSError`."""
+    """The content of a small file, cut after `most` bytes if that is given. Raises `OSError`."""
     with open_file(path) as file:
         return file.read(most)
 

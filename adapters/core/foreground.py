@@ -12,7 +12,7 @@ from typing import Any
 
 
 class State(Enum):
-    """What the client is told; the values are the wire's."""
+    """The state as the client sees it, with its names on the wire."""
 
     IDLE = "idle"
     RUNNING = "running"
@@ -20,11 +20,11 @@ class State(Enum):
 
 
 class Signal(Enum):
-    """What happened to the foreground work as a whole."""
+    """A change of the foreground work as a whole."""
 
     STARTED = "started"
     BLOCKED = "blocked"
-    """It waits for the user and nothing else goes on."""
+    """The work waits for the user and nothing else runs."""
     RESUMED = "resumed"
     ENDED = "ended"
 

@@ -53,7 +53,7 @@ class Stored:
 
 @dataclass
 class Store:
-    """What survives the process."""
+    """The stored sessions, which survive the process."""
 
     sessions: dict[str, Stored] = field(default_factory=dict[str, Stored])
 

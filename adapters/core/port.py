@@ -45,7 +45,7 @@ __all__ = [
 
 
 NOT_STORED = "Resource not found: no such session is stored."
-"""What `ResourceNotFound` says of a session that cannot be opened because there is none."""
+"""The text of `ResourceNotFound` for a session that is not stored."""
 
 
 # --- what a session is opened with -------------------------------------------------------------------------------
@@ -87,7 +87,7 @@ class SessionPage:
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What this runtime's prompts, sessions and servers can be; the core advertises and enforces it (INIT-*)."""
+    """What this runtime supports in prompts, sessions and servers. The core advertises and enforces it (INIT-*)."""
 
     image: bool = False
     audio: bool = False
@@ -246,7 +246,7 @@ class RuntimeSession(Protocol):
     commands: Sequence[AvailableCommand]
 
     async def started(self) -> None:
-        """Return once the runtime is up on this session. Raises `AcpError` that says why it does not come up.
+        """Return when the runtime is ready for prompts in this session. Raises `AcpError` that says why it does not start.
 
         A driver's `open_session` may return before that: history is replayed meanwhile. Until it has returned nobody sends
         a prompt, and `commands` may be empty. The core closes a session that did not come up.

@@ -25,7 +25,7 @@ class Found:
 
     path: Path
     source: str
-    """Where it was found: the variable that names it, the distribution that brings it, or PATH."""
+    """Where the program was found: the variable that names it, the distribution that contains it, or PATH."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class Executable:
     variable: str
     """The environment variable with which the user chooses another one: a path, or a name on PATH."""
     distribution: str
-    """What brings it, as pip calls it."""
+    """The distribution that contains it, by its name for pip."""
     package: str
     """The import package of that distribution."""
     bundled: str
-    """Where it is in that package."""
+    """Its path inside that package."""
 
     def find(self, environ: Mapping[str, str]) -> Found | None:
         """The program to start.

@@ -8,14 +8,14 @@ import struct
 from typing import Final
 
 TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What the models' APIs take."""
+"""The image types that the models' APIs take."""
 
 LONGEST_SIDE: Final = 8000
 """Pixels; the APIs refuse larger images."""
 
 
 def fault_of(data: str) -> str | None:
-    """What is wrong with a base64 image, as the end of a sentence; None when nothing is."""
+    """The fault of a base64 image, as the end of a sentence; None for a good image."""
     if not data:
         return "is empty"
     try:

@@ -39,7 +39,7 @@ _REFUSED: Final = re.compile(
     r"^.*(?:(?:unknown|unrecognized|unexpected) (?:option|argument|(?:sub)?command|flag)\b|std\w+ is not a terminal).*$",
     re.IGNORECASE | re.MULTILINE,
 )
-"""What is said of an argument that is not known, or that is taken for something else, which would need a terminal."""
+"""How programs refuse an unknown argument, or an argument that they misread as something that needs a terminal."""
 _DRAIN_BOUND: Final = 0.3
 """Seconds to read what is left after the exit, where a child of it still holds the pipe."""
 _SILENT_BOUND: Final = 1.0
@@ -63,7 +63,7 @@ class LineProcess:
         self.gone = anyio.Event()
         """The process has ended and is reaped, and `run` is about to return."""
         self.held_up = False
-        """Reading waits for slow clients: silence of the process means nothing meanwhile."""
+        """Reading waits for slow clients, so silence of the process means nothing for now."""
         self.stopping = False
         """We asked it to end."""
         self._input: deque[bytes] = deque()

@@ -168,7 +168,7 @@ def _is(found: Markup, text: str) -> bool:
 
 
 def _name(found: Markup) -> str:
-    """What a user would call it."""
+    """The name that a user would use for it."""
     name, uri = found.attributes.get("name"), found.attributes.get("uri")
     if isinstance(name, str) and name.strip():
         return name

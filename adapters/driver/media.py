@@ -52,7 +52,7 @@ def shown(block: ContentBlock) -> ContentBlock:
 
 
 def image_file(path: str, seen: int = 0) -> ContentBlock | None:
-    """The image in a file, or a link to it when it is none that is drawn, is large, or cannot be read; None for no path.
+    """The image in a file. A link to it if clients cannot draw it, if it is large, or if it cannot be read. None for no path.
 
     `seen`: when somebody looked at it, milliseconds since the epoch. What was written after that is another image. Blocks for as
     long as it takes to read a file.
@@ -72,7 +72,7 @@ def image_file(path: str, seen: int = 0) -> ContentBlock | None:
 
 
 def image_of(data: str) -> ContentBlock:
-    """The block of a base64 image whose type nobody says."""
+    """The block of a base64 image of unknown type."""
     return _image(ImageBlock(data=data, mime_type=""))
 
 

@@ -124,7 +124,7 @@ def has_variable(pid: int, name: str, value: str) -> bool:
 
 
 def variable(pid: int, name: str) -> str | None:
-    """What the process was started with under this name; None without it, or when that cannot be read (not ours)."""
+    """The value of a variable in the process's environment; None without it, or when it cannot be read (another user's)."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:

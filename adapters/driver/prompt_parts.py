@@ -41,11 +41,11 @@ class File:
     data: str
     """Base64, not empty."""
     uri: str = "attachment:document"
-    """What a stored document is called that no markup describes."""
+    """The name of a stored document that no markup describes."""
 
 
 Part = str | File
-"""What is written: text, or a file."""
+"""A part of a prompt: text, or a file."""
 
 
 def to_parts(

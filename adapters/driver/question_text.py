@@ -52,9 +52,9 @@ _BLANK_LETTERS: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uf
 
 _SELECTORS: Final = re.compile("[\u180b-\u180f\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 _MARKUP: Final = re.compile(r"[`<>*_\[\]\\|~#&\n]")
-"""What Markdown might take for something else than itself."""
+"""Text that Markdown could read as markup."""
 _SWALLOWS: Final = re.compile(r"```|~~~|[<\n]")
-"""What could hide the text behind it."""
+"""Text that could hide the text after it."""
 _SEEN: Final = frozenset(" \n\t")
 
 
@@ -94,7 +94,7 @@ def code(text: str, language: str = "") -> str:
 
 
 def said(text: str) -> str:
-    """What a model or a tool says about a question: as it is, or as code when it could hide what stands beside it."""
+    """A model's or a tool's text about a question: unchanged, or as code if it could hide the text beside it."""
     shown = visible(text.strip())
     return fenced(shown) if _SWALLOWS.search(shown) else shown
 

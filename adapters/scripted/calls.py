@@ -171,7 +171,7 @@ class CallLog:
 
 
 def _position(asked: Asked) -> tuple[object, ...]:
-    """What makes two requests the same call: the position in the conversation, not the bytes, which may differ."""
+    """The identity of a call: the position in the conversation, not the bytes, which may differ."""
     return asked.session, asked.agent, asked.compaction, asked.prompts, asked.steps
 
 

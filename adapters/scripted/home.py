@@ -16,7 +16,7 @@ _FOREIGN = ("ANTHROPIC", "CLAUDE", "OPENAI", "CODEX")
 _INHERITED = ("PATH", "LANG")
 
 DUMMY_KEY = "scripted-no-account"
-"""What the runtimes send as their key; the scripted model does not look at it."""
+"""The key that the runtimes send; the scripted model ignores it."""
 
 
 def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
@@ -25,7 +25,7 @@ def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def base_environment(root: Path) -> dict[str, str]:
-    """What every runtime in an isolated home gets: search path, language, and a home and temp folder inside `root`."""
+    """The environment of every runtime in an isolated home: search path, language, and a home and temp folder inside `root`."""
     environ = {name: os.environ[name] for name in _INHERITED if name in os.environ}
     environ.setdefault("PATH", os.defpath)
     environ.setdefault("LANG", "C.UTF-8")

@@ -95,7 +95,7 @@ class HttpConnection:
         raise BadRequest(413, f"the body exceeds {MAX_BODY} bytes")
 
     async def _next_event(self) -> h11.Event | None:
-        """What the peer sent next; None when it may send nothing more before it is answered."""
+        """The next event from the peer; None when it may send nothing more before it is answered."""
         while True:
             try:
                 event = self._http.next_event()

@@ -280,7 +280,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class GateOpening:
-    """What opens a gate by itself: a file that exists, or the seconds since the answer came to the gate."""
+    """What opens a gate without a test: a file that exists, or the seconds since the answer reached the gate."""
 
     file: str | None = None
     """An absolute path."""

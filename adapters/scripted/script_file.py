@@ -245,7 +245,7 @@ class _Fields:
             raise ScriptError(f"{self._place}: {error}" if self._place else str(error)) from None
 
     def _end(self) -> None:
-        """Refuse fields nobody asked for: they are typing errors."""
+        """Refuse unknown fields: they are typing errors."""
         for name in self._values:
             if name not in self._known:
                 known = ", ".join(sorted(self._known))

@@ -18,7 +18,7 @@ VARIABLE: Final = "CLAUDE_CONFIG_DIR"
 
 
 def config_dir(environ: Mapping[str, str]) -> Path:
-    """Where Claude Code keeps its settings and stored sessions. Raises `InternalError` that names the variable."""
+    """The folder in which Claude Code keeps settings and stored sessions. Raises `InternalError` that names the variable."""
     return Path(_composed(_named(environ)))
 
 

@@ -154,7 +154,7 @@ class ControlAnswer:
 
 
 def signal_of(frame: Mapping[str, Any]) -> Signal | None:
-    """What the frame says to the driver; None for output, for unknown frames and for malformed ones."""
+    """The frame as a signal for the driver; None for output, unknown frames and malformed frames."""
     read = _READERS.get(as_text(frame.get("type")))
     return read(frame) if read else None
 

@@ -138,7 +138,7 @@ class Launcher:
             await self._remove_mcp_file(session_id)
 
     async def _lacking(self, refused: str, exit_code: int | None) -> AcpError:
-        """It refuses our arguments: how it is called, and which one would take them."""
+        """The error when Claude Code refuses our arguments: its version, and the version that takes them."""
         found = program.find_claude(self.environ)
         version = await version_of(found.path, self.environ) if found else ""
         text = lacking("Claude Code", version, program.TESTED, refused)

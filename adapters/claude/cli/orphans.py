@@ -133,18 +133,18 @@ def _works_in(pid: int, config_dir: Path) -> bool:
 
 
 def agent_mark() -> str:
-    """What a process of ours is told of its agent, for whoever finds it: pid and start time."""
+    """The agent's pid and start time, as its processes carry them for those who find them."""
     return f"{os.getpid()}:{procfs.start_time(os.getpid())}"
 
 
 def _agent_is_dead(pid: int) -> bool:
-    """Whether the agent that started the process has ended; False where nobody can say, as between containers."""
+    """Whether the agent that started the process has ended; False where that is unknown, as between containers."""
     agent, start = _agent_of(pid)
     return agent > 0 and procfs.start_time(agent) != start
 
 
 def _agent_of(pid: int) -> tuple[int, int]:
-    """Pid and start time of the agent that started the process; zeros where nobody can say."""
+    """Pid and start time of the agent that started the process; zeros where they are unknown."""
     agent, _, start = (procfs.variable(pid, AGENT) or "").partition(":")
     namespace = procfs.pid_namespace(pid)
     if not (agent.isdecimal() and start.isdecimal() and namespace and namespace == procfs.pid_namespace(os.getpid())):

@@ -38,7 +38,7 @@ between fork and exec, which is unsafe beside threads. The look at the parent cl
 
 
 class ControlError(Exception):
-    """A control request came to nothing: refused, not answered within its bound, or the process is gone."""
+    """A control request failed: it was refused or not answered within its bound, or the process is gone."""
 
 
 class ClaudeProcess(LineProcess):

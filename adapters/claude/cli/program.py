@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FEATURES: Final = Features(
     image=True, embedded_context=True, additional_directories=True, delete=True, mcp_stdio=True, mcp_http=True
 )
-"""What sessions of Claude Code can be given."""
+"""What the sessions of Claude Code support."""
 
 EXECUTABLE: Final = "CLAUDE_CODE_EXECUTABLE"
 """Names another `claude` than the one of claude-agent-sdk: a path, or a name on PATH."""
@@ -41,7 +41,7 @@ _LEFT_BY_ANOTHER: Final = frozenset(
         "CLAUDE_CODE_SESSION_ATTENDED", "CLAUDE_CODE_SESSION_ID",
     }
 )  # fmt: skip
-"""What a Claude Code tells its own children (2.1.332). Where one runs around us, ours must not be taken for its child."""
+"""Variables that Claude Code sets for its subprocesses (2.1.332). Left out, or our Claude Code would count as one of them."""
 
 _NEVER_SET: Final = "ACP_ADAPTERS_NEVER_SET"
 """A variable that no process of ours has."""
@@ -112,7 +112,7 @@ def mcp_configuration(servers: Sequence[Any]) -> dict[str, Any]:
 
 
 def server_key(name: str) -> str:
-    """What a server of the client is called in the CLI: its name where that is the name of nothing else there.
+    """The key of a client's server in Claude Code: its name, if nothing else there has that name.
 
     The CLI squeezes other names, so that servers replace one another, and a rule for one holds for the next (2.1.332).
     """
@@ -129,8 +129,8 @@ def _server(server: Any) -> dict[str, Any]:
 
 
 def literal(value: str) -> str:
-    """What the CLI makes this value of, when it puts a variable in the place of each `${NAME}` and `${NAME:-default}`.
+    """A spelling that becomes this value when Claude Code replaces each `${NAME}` and `${NAME:-default}` by a variable.
 
-    It does not look again at what it has put in, so a dollar sign that is put in is one that stays.
+    Claude Code does not replace again in its replacements, so a dollar sign that comes from one stays.
     """
     return value.replace("${", f"${{{_NEVER_SET}:-$}}{{")

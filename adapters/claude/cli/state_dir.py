@@ -41,7 +41,7 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 
 
 def lock_folder(config_dir: Path) -> Path | None:
-    """Where the sessions of this configuration of Claude Code are locked, made if needed; None on a read-only file system.
+    """The folder for the locks of sessions, made if needed; None on a read-only file system.
 
     There Claude Code itself can store nothing, so nothing can be stored twice. Raises `InternalError` when it cannot be used.
     """

@@ -50,7 +50,7 @@ class Conversation:
 
 
 def printed(uuid: str, output: str) -> Iterator[SessionUpdate]:
-    """What a local command printed, as an agent's message; nothing when it printed nothing."""
+    """The output of a local command as an agent's message; nothing for no output."""
     if output:
         yield AgentMessage(message_id=uuid or str(uuid4()), content=[TextBlock(text=output)])
 

@@ -62,7 +62,7 @@ class ToolCalls:
             yield ToolCallUpdate(tool_call_id=tool_use_id, status="in_progress")
 
     def progress(self, tool_use_id: str, text: str) -> Iterator[SessionUpdate]:
-        """What an open call does at the moment, in place of its content."""
+        """The current activity of an open call, in place of its content."""
         if tool_use_id in self._open and text:
             yield ToolCallUpdate(
                 tool_call_id=tool_use_id, content=[ContentItem(content=TextBlock(text=one_line(text)))]

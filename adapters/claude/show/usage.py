@@ -23,7 +23,7 @@ class Usage:
 
     @property
     def latest(self) -> UsageUpdate | None:
-        """What a client that joins now should know; None while used tokens or context size are unknown."""
+        """The usage for a client that joins now; None while used tokens or context size are unknown."""
         used = sum(self._call.values())
         if not used or not self._size:
             return None

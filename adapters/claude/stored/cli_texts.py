@@ -57,7 +57,7 @@ def is_hidden(content: Any) -> bool:
 
 
 def command_output(content: Any) -> str | None:
-    """What a local command printed, when that is all the content is; empty when it printed nothing worth showing."""
+    """The output of a local command, if the content is nothing else; empty if there is nothing to show."""
     text = as_text(content)
     if not text and len(blocks := as_list(content)) == 1:
         text = as_text(as_mapping(blocks[0]).get("text"))

@@ -184,7 +184,7 @@ def _read_cursor(cursor: str) -> tuple[int, str]:
 
 
 def _row(file: _File, wanted: set[str] | None) -> StoredSession | None:
-    """What the list shows of a file; None when it is no session, not in a wanted folder, or cannot be read."""
+    """The row of a file; None if it is not a session, not in a wanted folder, or cannot be read."""
     try:
         with file_calls.open_file(file.path, _ENDS) as opened:
             head = opened.read(_ENDS)

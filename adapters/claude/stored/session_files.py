@@ -37,7 +37,7 @@ _ONE_UNIT: Final = 0xFFFF
 """Larger characters are two units of UTF-16, which JavaScript replaces one by one."""
 
 ABSENT: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG})
-"""Errors that say that there is no such file. With any other one nobody has looked."""
+"""Errors that prove that there is no such file. Any other error proves nothing."""
 
 
 _ADVICE: Final = (
@@ -131,7 +131,7 @@ class Project:
 
 
 def project_folders(config_dir: Path) -> list[str]:
-    """All project folders, and what else is beside them. Raises `OSError` when nobody can say."""
+    """All project folders, and the other entries beside them. Raises `OSError` when they cannot be listed."""
     try:
         return [entry.path for entry in file_calls.scan(config_dir / "projects")]
     except FileNotFoundError:

@@ -139,7 +139,7 @@ def _is_of_the_assistant(line: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """What a look at the file brought."""
+    """The result of one read of the file."""
 
     new_entry_uuids: frozenset[str] = frozenset()
     """`uuid`s of all entries that came after `Transcript.mark` (else the first look) and were not reported before."""

@@ -17,7 +17,7 @@ VARIABLE: Final = "CODEX_HOME"
 
 
 def codex_home(environ: Mapping[str, str]) -> Path:
-    """Where Codex keeps its configuration and stored sessions. Raises `InternalError` that names the variable."""
+    """The folder in which Codex keeps configuration and stored sessions. Raises `InternalError` that names the variable."""
     chosen = named_folder(environ, VARIABLE)
     return Path(os.path.realpath(chosen)) if chosen else Path(home_folder(environ), ".codex")
 

@@ -31,7 +31,7 @@ RequestId = int | str
 
 
 class RequestFailed(Exception):  # noqa: N818 - reads as what happened
-    """A request came to nothing. `str()` says why, for logs and messages."""
+    """A request failed. `str()` says why, for logs and messages."""
 
 
 class Refused(RequestFailed):
@@ -61,7 +61,7 @@ class Gone(RequestFailed):
 
 
 Answer = Mapping[str, Any] | RequestFailed
-"""What became of a request."""
+"""The outcome of a request."""
 
 
 class AppServer(LineProcess):
@@ -70,7 +70,7 @@ class AppServer(LineProcess):
     def __init__(self, process: Subprocess) -> None:
         super().__init__(process, "Codex")
         self.version = ""
-        """What it says of itself, once it has introduced itself."""
+        """The app-server's own description, from the answer to `initialize`."""
         self._last_id = 0
         self._waiting: dict[int, Callable[[Mapping[str, Any] | None], None]] = {}
 
@@ -133,11 +133,11 @@ class AppServer(LineProcess):
         return Pending(self, method, params, then)
 
     def forget(self, request_id: int) -> None:
-        """Whatever is answered to it is for nobody."""
+        """Ignore any answer to this request."""
         self._waiting.pop(request_id, None)
 
     def post(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a request whose failure matters to nobody; a refusal is logged."""
+        """Send a request whose outcome is not needed; a refusal is logged."""
 
         def take(answer: Answer) -> None:
             if isinstance(answer, Refused):

@@ -16,7 +16,7 @@ from adapters.driver.executable import Executable, Found
 FEATURES: Final = Features(
     image=True, embedded_context=True, additional_directories=True, delete=True, mcp_stdio=True, mcp_http=True
 )
-"""What sessions of Codex can be given."""
+"""What the sessions of Codex support."""
 
 EXECUTABLE: Final = "CODEX_PATH"
 """Names another `codex` than the one of openai-codex-cli-bin: a path, or a name on PATH."""
@@ -37,7 +37,7 @@ _LEFT_BY_ANOTHER: Final = frozenset(
         "CODEX_SESSION_ID", "CODEX_TOOL_CALL_ID", "CODEX_VERSION",
     }
 )  # fmt: skip
-"""What a Codex tells its own commands (0.163.0). Where one runs around us, ours must not be taken for its child."""
+"""Variables that Codex sets for its commands (0.163.0). Left out, or our Codex would count as one of them."""
 
 
 _PROGRAM: Final = Executable(

@@ -75,7 +75,7 @@ class Host:
         self._environ = settled(environ)
         self._server: AppServer | None = None
         self._coming: AppServer | None = None
-        """It was started, and has not introduced itself yet."""
+        """The process was started and has not answered `initialize` yet."""
         self._starting = anyio.Lock(fast_acquire=True)  # nothing comes before the process when nobody else starts one
         self._begun: Callable[[], None] = lambda: None
         self._closed = False
@@ -128,11 +128,11 @@ class Host:
             self._users -= 1
 
     def is_shared(self) -> bool:
-        """Whether somebody goes on to need the server: then it does not end with those that close now."""
+        """Whether any session still needs the server: then it does not end with the sessions that close now."""
         return self._users > 0 or not all(member.closing for member in self._members.values())
 
     async def retire(self) -> None:
-        """End the server when nobody needs it: it holds every thread that was loaded, and so keeps others from them."""
+        """End the server when no session needs it: it locks every thread that it has loaded."""
         if not self._members and not self._users:
             await self.stop()
 
@@ -277,7 +277,7 @@ class Host:
         self.refuse(server, request_id, method)
 
     def refuse(self, server: AppServer, request_id: RequestId, method: str) -> None:
-        """Answer a request that nobody here can answer."""
+        """Refuse a request of Codex that no session can answer."""
         self._log_once(f"Codex asked for {method}, which is not supported")
         server.refuse(request_id, _METHOD_NOT_FOUND, f"{method} is not supported by this client")
 
@@ -315,7 +315,7 @@ def _start_error(reason: str) -> InternalError:
 
 
 def _death(server: AppServer) -> InternalError:
-    """What to say of work that ended with the process."""
+    """The error of work that ended with the process."""
     code = server.exit_code
     how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
     text = f"Codex ended unexpectedly ({how}). The next prompt starts it again."

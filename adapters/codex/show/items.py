@@ -121,7 +121,7 @@ def was_killed(item: Fields) -> bool:
 
 
 def thought_text(item: Fields) -> str:
-    """What a reasoning item shows: its summary, else the raw reasoning."""
+    """The text of a reasoning item: its summary, else the raw reasoning."""
     parts = [as_text(part) for part in as_list(item.get("summary"))] or [
         as_text(part) for part in as_list(item.get("content"))
     ]
@@ -129,7 +129,7 @@ def thought_text(item: Fields) -> str:
 
 
 def spoken_text(item: Fields) -> str:
-    """What an item says to the user: an agent message, a plan, the result of a review."""
+    """The text of an item for the user: an agent message, a plan, the result of a review."""
     return as_text(item.get("text")) or as_text(item.get("review"))
 
 

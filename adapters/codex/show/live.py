@@ -112,7 +112,7 @@ class Translator:
 
     @property
     def running_items(self) -> Mapping[str, _Fields]:
-        """What runs, in the foreground or not, in order: item id -> item."""
+        """The running items, foreground and background, in order: item id -> item."""
         return {item_id: call.item for item_id, call in self._calls.items()}
 
     def item(self, item_id: str) -> _Fields | None:
@@ -121,7 +121,7 @@ class Translator:
         return call.item if call else None
 
     def feed(self, method: str, params: _Fields) -> list[SessionUpdate]:
-        """What a notification of this thread shows. Unknown ones show nothing."""
+        """The updates for a notification of this thread. Unknown notifications give none."""
         read = self._readers.get(method)
         return list(read(params)) if read else []
 
@@ -137,7 +137,7 @@ class Translator:
         return tool_call(item, self._cwd, status="pending" if waits else "in_progress") if item else None
 
     def turn_over(self, turn_id: str, *, interrupted: bool) -> None:
-        """What a turn was still saying will never be completed; it stays as it was shown."""
+        """An unfinished message of an ended turn will never be completed; it stays as it was shown."""
         self._messages = {i: message for i, message in self._messages.items() if message.turn_id != turn_id}
         if interrupted and any(call.turn_id == turn_id for call in self._calls.values()):
             self._interrupted.add(turn_id)

@@ -27,7 +27,7 @@ Fields = Mapping[str, Any]
 
 
 class Overwritten:
-    """What was noted in this process, for a replay: Codex stores nothing of it."""
+    """The files noted in this process, for a replay: Codex stores nothing of them."""
 
     def __init__(self) -> None:
         self._items: dict[str, list[Fields]] = {}
@@ -68,7 +68,7 @@ def _changes(changes: Any) -> list[Fields]:
 
 
 def _target(change: Fields) -> str:
-    """Where the change makes a file; empty when it makes none."""
+    """The path of the file that the change makes; empty when it makes none."""
     kind = as_mapping(change.get("kind"))
     path, moved = as_text(change.get("path")), as_text(kind.get("move_path"))
     return path if kind.get("type") == "add" else moved if moved != path else ""

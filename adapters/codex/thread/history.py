@@ -74,7 +74,7 @@ class History:
     unwritten: bool = False
     """It was made here and nothing was stored yet."""
     complete: bool = False
-    """What the witnesses say of every stored message is known."""
+    """The witnesses' answer for every stored message is known."""
     _listed: set[str] = field(default_factory=set[str])
     _filed: Filed = field(default_factory=Filed)
     _seen: set[str] = field(default_factory=set[str])
@@ -82,13 +82,13 @@ class History:
     _tail: Tail = field(default_factory=Tail)
 
     def forget(self) -> None:
-        """Somebody else may have written: the next look reads everything again, and nobody may take it for unwritten."""
+        """Another process may have written: the next look reads everything again, and the thread does not count as unwritten."""
         self.doubt()
         self.unwritten = False
         self._seen.clear()
 
     def doubt(self) -> None:
-        """Something may be stored that nobody looked at: the next look reads everything again."""
+        """Something unread may be stored: the next look reads everything again."""
         self.complete = False
 
     async def refresh(self, server: AppServer) -> None:

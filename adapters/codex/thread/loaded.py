@@ -81,7 +81,7 @@ class Thread:
         self._lock: tuple[int, int] | None = None
         """The file that Codex has locked for it; None where that is not known (yet)."""
         self._known = False
-        """It was loaded before: it exists."""
+        """The thread was loaded before, so it exists."""
 
     def started(self, server: AppServer, answer: Mapping[str, Any], keys: mcp_servers.Keys) -> None:
         """It was made in this server, with these MCP servers; nothing of it is stored, and nobody else can know it."""
@@ -168,7 +168,7 @@ class Thread:
                 await self._closed.wait()
 
     def closed(self) -> None:
-        """It is not loaded any more."""
+        """The thread is no longer loaded."""
         self._closed.set()
 
     async def _load_in(self, server: AppServer) -> None:

@@ -67,12 +67,12 @@ def is_held(refused: Refused) -> bool:
 
 
 def is_closing(refused: Refused) -> bool:
-    """It is being given back, and can be loaded again in a moment."""
+    """The thread is being unloaded, and can be loaded again in a moment."""
     return "is closing" in refused.message
 
 
 def is_archived(refused: Refused) -> bool:
-    """It must be unarchived first."""
+    """The thread must be unarchived first."""
     return "is archived" in refused.message
 
 
