@@ -1,8 +1,8 @@
-"""How content that a runtime has no block for is written into a prompt's text, and read back from it exactly.
+"""Content that a runtime has no block for, written into a prompt's text and read back from it exactly.
 
-Owns the markup: one text block of a prompt stands for one block of the client. Reading recognises only text that writing
-would give, byte for byte; a user's own text that looks like that is written with one more backslash in front. So nothing a
-user typed is ever taken for markup, or changed. Works on plain JSON objects; knows no models and no runtime.
+Owns the markup: one text block of a prompt stands for one block of the client. The reader accepts only text that the writer would
+produce, byte for byte. A user's own text that looks like markup is written with one more backslash in front. So text of a user is
+never taken for markup, and never changed. Works on plain JSON objects. Knows no models and no runtime.
 
     <resource_link name="notes.md" uri="file:///home/u/notes.md"/>
     <resource uri="file:///home/u/a.py" mimeType="text/x-python">

@@ -1,6 +1,6 @@
-"""What holds for everything that the agent sent in the whole run. Looked at last, over all connections.
+"""Rules about every message that the agent sent in the whole run. They are checked last, over all connections.
 
-`judge` can be used on any record by itself: tests and soaks of an agent call it at the end of a connection.
+`judge` works on any record: tests and soaks of an agent call it at the end of a connection.
 """
 
 from __future__ import annotations

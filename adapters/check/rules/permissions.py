@@ -1,6 +1,6 @@
-"""Permission requests: what counts as an approval, and what becomes of open requests.
+"""Permission requests: what counts as an approval, and what happens to open requests.
 
-What is judged is outside of the agent: whether the file that the tool would write is there.
+The evidence is outside of the agent: whether the file exists that the tool would write.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The seven traces of the idempotency-key proposal, and its edge cases that the wire shows.
 
-Counted are the ids of answers, the user messages that a replay shows, and the model's calls where a scripted model counts them.
+The rules count the ids of answers, the user messages in a replay, and the model's calls if a scripted model counts them.
 """
 
 from __future__ import annotations
