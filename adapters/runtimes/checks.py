@@ -104,13 +104,13 @@ def check_folder(name: str, folder: Path, remedy: str) -> Check:
     return Check(name, OK, detail)
 
 
-def check_leftovers(consequence: str, title: str) -> list[Check]:
+def check_leftovers(consequence: str, left: str) -> list[Check]:
     """A warning where processes cannot be found by the mark of their agent, which takes /proc."""
     if sys.platform != "darwin":
         return []
     detail = f"macOS: processes left by a killed agent are not stopped; {consequence}"
     return [
-        Check("crash safety", UNSURE, detail, f"after a crash of the agent, end the {title} that it left, then resume")
+        Check("crash safety", UNSURE, detail, f"after a crash of the agent, end the {left} that it left, then resume")
     ]
 
 

@@ -53,7 +53,7 @@ def check_codex(environ: Mapping[str, str]) -> list[Check]:
     status = codex_status(usable.path, environ) if usable else None
     configuration, login = _codex_configuration(str(usable.path) if usable else "codex", home, status)
     store = check_store(home / "sessions", codex_folder.VARIABLE)
-    return [*program, configuration, store, login, *check_leftovers("the tools among them go on", _KNOWN.title)]
+    return [*program, configuration, store, login, *check_leftovers("tools keep running", "tools")]
 
 
 def _codex_configuration(program: str, home: Path, status: CodexStatus | None) -> tuple[Check, Check]:
