@@ -250,6 +250,7 @@ def test_what_a_killed_agent_leaves_on_macos_is_a_warning(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, platform: str, *, warned: bool
 ) -> None:
     """Without `/proc` nothing finds them, so the promise "at most once" does not hold there after a kill."""
+    environ["CODEX_PATH"] = environ["CLAUDE_CODE_EXECUTABLE"]  # no Codex, which costs it only its version
     monkeypatch.setattr(sys, "platform", platform)
     for check in (check_claude, check_codex):
         found = [finding.detail for finding in check(environ) if finding.name == "crash safety"]

@@ -453,9 +453,9 @@ class Turns:
         error = outcome_of(ended, interrupting=False).error
         said = as_text(as_mapping(error).get("message"))
         text = (
-            f"Codex did not insert the prompt: {said}"
+            f"Codex did not work on the prompt: {said}"
             if said
-            else "Codex ended the turn without inserting the prompt: send it again."
+            else "Codex ended the turn without working on the prompt."
         )
         return self._check(submission, InternalError(text))
 

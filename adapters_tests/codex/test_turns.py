@@ -174,7 +174,7 @@ def test_the_report_can_overtake_the_look() -> None:
     turns.take(completed())
     inserted, started, ended = turns.take(ItemClosed("N", user(), stored=True))
     assert (inserted, started) == (PromptInserted(K), WorkStarted())
-    assert ended.error["message"] == "Codex ended the turn without taking the prompt in."  # nobody answers it
+    assert ended.error["message"] == "Codex ended the turn without working on the prompt."  # nobody answers it
     assert turns.looked(submission, found=True) == []
 
 
