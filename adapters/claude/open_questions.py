@@ -17,19 +17,31 @@ from adapters.claude.questions import Ask, ask_of, denied
 from adapters.claude.show.live import Translator
 from adapters.claude.shown_plan import CHANGED, Plans, ShownPlan
 from adapters.core.file_calls import in_thread
+from adapters.core.file_change import FileChange
 from adapters.core.port import Event, Output, PermissionRequested, PermissionWithdrawn
 
 _PLAN_CHANGED: Final = "The plan changed while you were asked, so it is not approved. You will be asked again."
 
 
 class Asking:
-    """The open requests of one session. `deliver` takes events for the core; `plans` is where its plans are."""
+    """The open requests of one session.
 
-    def __init__(self, translator: Translator, cwd: str, plans: Plans, deliver: Callable[[Event], None]) -> None:
+    `deliver` takes events for the core; `plans` is where its plans are; `predicted` tells what a call will change.
+    """
+
+    def __init__(
+        self,
+        translator: Translator,
+        cwd: str,
+        plans: Plans,
+        deliver: Callable[[Event], None],
+        predicted: Callable[[str], FileChange | None],
+    ) -> None:
         self._translator = translator
         self._cwd = cwd
         self._plans = plans
         self._deliver = deliver
+        self._predicted = predicted
         self._open: dict[str, tuple[Ask, ClaudeProcess]] = {}
 
     def take(
@@ -58,8 +70,11 @@ class Asking:
                     process.send(control_success(request_id, ask))
                     return
                 self._open[request_id] = ask, process
+                change = self._predicted(tool_use_id)
                 about: dict[str, Any] = {
-                    "tool_call": self._translator.tool_call_of(name, tool_use_id, tool_input) if shown else None,
+                    "tool_call": self._translator.tool_call_of(name, tool_use_id, tool_input, change)
+                    if shown
+                    else None,
                     "description": ask.description,
                     "foreground": foreground and (not by_agent or self._translator.waits_for_agent),
                     "command": (ask.command, self._cwd) if ask.command and not shown else None,

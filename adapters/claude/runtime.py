@@ -22,6 +22,7 @@ from adapters.claude.cli.lock import SessionLocks, give_back
 from adapters.claude.cli.program import FEATURES
 from adapters.claude.cli.state_dir import state_folder
 from adapters.claude.session import ClaudeSession
+from adapters.claude.show.edited_files import KnownChanges
 from adapters.claude.stored import listing
 from adapters.core.file_calls import in_thread, in_thread_without, open_file
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
@@ -44,6 +45,7 @@ class ClaudeRuntime:
         self._environ = settled(os.environ if environ is None else environ)
         self._sessions: set[ClaudeSession] = set()
         self._swept = False
+        self._known = KnownChanges()
 
     async def new_session(self, setup: SessionSetup, sink: EventSink) -> ClaudeSession:
         """A session under a fresh id, with its process started. Raises `AcpError` that says why it cannot start."""
@@ -102,7 +104,7 @@ class ClaudeRuntime:
         *,
         made_here: bool = False,
     ) -> ClaudeSession:
-        session = ClaudeSession(session_id, setup, sink, launcher, lock, made_here=made_here)
+        session = ClaudeSession(session_id, setup, sink, launcher, lock, known=self._known, made_here=made_here)
         with anyio.CancelScope(shield=True):
             await self._tasks.start(self._host, session)
         async with _or_closed(session):

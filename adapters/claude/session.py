@@ -23,7 +23,7 @@ decides the open submission and ends the work (D7). What must be killed takes th
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from enum import Enum
 from functools import partial
 from typing import Any, Final
@@ -55,6 +55,7 @@ from adapters.claude.cli.program import server_key
 from adapters.claude.deadlines import Watch
 from adapters.claude.mcp_status import Servers
 from adapters.claude.open_questions import Asking
+from adapters.claude.show.edited_files import EditedFiles, KnownChanges
 from adapters.claude.show.live import Translator
 from adapters.claude.shown_plan import Plans
 from adapters.claude.stored.content import to_content, to_message
@@ -97,6 +98,7 @@ class ClaudeSession:
         launcher: Launcher,
         lock: SessionLocks,
         *,
+        known: KnownChanges | None = None,
         made_here: bool = False,
     ) -> None:
         self.tasks = Tasks(session_id)
@@ -111,11 +113,14 @@ class ClaudeSession:
         self._launcher = launcher
         self._lock = lock
         self._turns = Turns()
-        self._translator = Translator(setup.cwd)
+        known = known or KnownChanges()
+        self._known_change = partial(known.find, session_id)
+        self._files = EditedFiles(setup.cwd, partial(known.add, session_id))
+        self._translator = Translator(setup.cwd, self._known_change)
         find = partial(launcher.files, session_id, setup.cwd, made_here=made_here)
         self._store = Store(session_id, find)
         plans = Plans(launcher.plans, lambda: find().used)
-        self._asking = Asking(self._translator, setup.cwd, plans, self._deliver)
+        self._asking = Asking(self._translator, setup.cwd, plans, self._deliver, self._files.predicted)
         self._process: ClaudeProcess | None = None
         self._state = _State.NONE
         self._gate = anyio.Lock()
@@ -246,7 +251,17 @@ class ClaudeSession:
 
     # --- what the CLI says ----------------------------------------------------------------------------------------------
 
-    def _on_frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+    def _on_frame(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> Awaitable[None] | None:
+        if self._files.wants(frame):
+            return self._on_edit(process, frame)
+        self._take(process, frame)
+        return None
+
+    async def _on_edit(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
+        await self._files.look(frame)
+        self._take(process, frame)
+
+    def _take(self, process: ClaudeProcess, frame: Mapping[str, Any]) -> None:
         if process is not self._process:
             return  # an old process has nothing to say any more
         try:
@@ -302,6 +317,7 @@ class ClaudeSession:
                 case Interrupt():
                     self._watch.interrupt_again()
                 case FinishTools(status):
+                    self._files.clear()
                     for update in self._translator.finish(status):
                         self._deliver(port.Output(update))
                 case port.WorkEnded():
@@ -434,7 +450,7 @@ class ClaudeSession:
 
     def replay(self) -> AsyncIterator[SessionUpdate]:
         """All retained history. Raises `InternalError` when it cannot be read."""
-        return self._store.replay(self._setup.cwd, tuple(self._translator.open_calls))
+        return self._store.replay(self._setup.cwd, tuple(self._translator.open_calls), self._known_change)
 
     # --- the end --------------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -20,6 +21,7 @@ from adapters.claude.show.replay import replay
 from adapters.claude.stored.session_files import Files
 from adapters.claude.stored.transcript import Transcript
 from adapters.core.file_calls import StuckError, in_thread, in_thread_without
+from adapters.core.file_change import FileChange
 
 _REPLAY_BATCH: Final = 64  # updates per visit to the worker thread
 T = TypeVar("T")
@@ -132,17 +134,33 @@ class Store:
                 await anyio.sleep(_TRY_EVERY)
         return None
 
-    async def replay(self, cwd: str, running: Collection[str]) -> AsyncIterator[SessionUpdate]:
-        """All history, read as it is passed on; `running` tool calls go on. Raises `InternalError` when it cannot be read."""
+    async def replay(
+        self, cwd: str, running: Collection[str], known: Callable[[str], FileChange | None]
+    ) -> AsyncIterator[SessionUpdate]:
+        """All history, read as it is passed on; see `show.replay`. Raises `InternalError` when it cannot be read."""
         try:
             async with self._reading:
                 path = await self._look_with(lambda transcript: transcript.path())
-            updates: Iterator[SessionUpdate] = replay(path, cwd, running) if path else iter(())
-            while batch := await in_thread(lambda: list(islice(updates, _REPLAY_BATCH))):
-                for update in batch:
-                    yield update
+            if not path:
+                return
+            sent = 0
+            for again in reversed(range(_TRIES)):
+                updates = islice(replay(path, cwd, running, known), sent, None)
+                try:
+                    while batch := await in_thread(partial(_first, updates)):
+                        for update in batch:
+                            sent += 1
+                            yield update
+                    return
+                except StuckError:  # a file that was edited, perhaps: the next time it is refused at once
+                    if not again:
+                        raise
         except OSError as error:
             raise _unreadable(error) from None
+
+
+def _first(updates: Iterator[SessionUpdate]) -> list[SessionUpdate]:
+    return list(islice(updates, _REPLAY_BATCH))
 
 
 def _unreadable(error: OSError) -> InternalError:

@@ -50,6 +50,10 @@ _KILL_BOUND: Final = 5.0
 _BROKEN: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
+Take = Callable[[Mapping[str, Any]], Awaitable[None] | None]
+"""Takes an object; what takes time is given back."""
+
+
 class LineProcess:
     """A started process that leads a process group. Somebody must await `run`; everything else may be called at any time.
 
@@ -63,7 +67,7 @@ class LineProcess:
         self.gone = anyio.Event()
         """The process has ended and is reaped, and `run` is about to return."""
         self.held_up = False
-        """Reading waits for slow clients, so silence of the process means nothing for now."""
+        """Reading waits, for slow clients for example, so silence of the process means nothing for now."""
         self.stopping = False
         """We asked it to end."""
         self._input: deque[bytes] = deque()
@@ -97,8 +101,11 @@ class LineProcess:
 
     # --- running -------------------------------------------------------------------------------------------------------
 
-    async def read(self, take: Callable[[Mapping[str, Any]], None], writable: Callable[[], Awaitable[None]]) -> None:
-        """Give every object to `take` until the process is gone. `writable` is awaited between reads: it slows the process."""
+    async def read(self, take: Take, writable: Callable[[], Awaitable[None]]) -> None:
+        """Give every object to `take` until the process is gone. `writable` is awaited between reads: it slows the process.
+
+        What `take` gives back is awaited before the next object.
+        """
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._write)
@@ -117,7 +124,7 @@ class LineProcess:
     def _reaped(self) -> None:
         """The process is gone; nobody has been told yet. For subclasses: end what waits for an answer."""
 
-    async def _read(self, take: Callable[[Mapping[str, Any]], None], writable: Callable[[], Awaitable[None]]) -> None:
+    async def _read(self, take: Take, writable: Callable[[], Awaitable[None]]) -> None:
         assert self._process.stdout is not None  # noqa: S101 - spawned with a pipe
         decoder = LineDecoder(_LONGEST_LINE)
         while True:
@@ -126,8 +133,10 @@ class LineProcess:
             except _BROKEN:
                 return  # a torn last line is no message
             for line in decoder.feed(data):
-                if message := self._parse(line):
-                    take(message)
+                if (message := self._parse(line)) and (taking := take(message)):
+                    self.held_up = True
+                    await taking
+                    self.held_up = False
             self.held_up = True
             await writable()
             self.held_up = False

@@ -1,7 +1,8 @@
-"""Codex's file changes as patches: git takes each of them, on the files as they were, and gives the files as they are."""
+"""File changes as patches: git takes each of them, on the files as they were, and gives the files as they are."""
 
 from __future__ import annotations
 
+import json
 import subprocess
 from copy import deepcopy
 from pathlib import Path
@@ -10,15 +11,15 @@ from typing import Any, NamedTuple
 import pytest
 
 from adapters.client.view import SessionView
-from adapters.scripted.script import Answer, Shell, say
+from adapters.scripted.script import Answer, Block, Shell, ToolUse, say
 from adapters_tests.e2e.asked import Asked
-from adapters_tests.e2e.rig import Link
-from adapters_tests.e2e.runtimes import CODEX
+from adapters_tests.e2e.rig import Link, Rig
+from adapters_tests.e2e.runtimes import CLAUDE, CODEX
 
-pytestmark = [
-    pytest.mark.anyio,
-    pytest.mark.parametrize("runtime", [CODEX], ids=["codex"], indirect=True, scope="session"),
-]
+pytestmark = pytest.mark.anyio
+
+codex = pytest.mark.parametrize("runtime", [CODEX], ids=["codex"], indirect=True, scope="session")
+claude = pytest.mark.parametrize("runtime", [CLAUDE], ids=["claude"], indirect=True, scope="session")
 
 
 class Case(NamedTuple):
@@ -107,6 +108,7 @@ def only_call(view: SessionView) -> dict[str, Any]:
     return call.fields
 
 
+@codex
 @pytest.mark.parametrize("name", CASES)
 async def test_git_takes_the_patch(link: Link, name: str, tmp_path: Path) -> None:
     """DIFF-1 to DIFF-3, TOOL-7: what is written over is shown too, live and in a replay; each place has its line."""
@@ -134,6 +136,7 @@ async def test_git_takes_the_patch(link: Link, name: str, tmp_path: Path) -> Non
     assert only_call(SessionView.of(link.client.updates(session, mark))) == live
 
 
+@codex
 @pytest.mark.parametrize("text", ["\udcff binary", "x" * 1_100_000], ids=["binary", "large"])
 async def test_a_lost_file_that_cannot_be_shown_is_named(link: Link, asked: Asked, text: str, request: Any) -> None:
     """No patch can say it; words do."""
@@ -154,3 +157,228 @@ async def test_a_lost_file_that_cannot_be_shown_is_named(link: Link, asked: Aske
 
 def write(path: Path, text: str) -> None:
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+# --- Claude Code -----------------------------------------------------------------------------------------------------
+
+
+class Step(NamedTuple):
+    """A file before, None for no file, and the call that changes it."""
+
+    before: str | None
+    tool: str
+    given: dict[str, Any]
+    file: str = "a.txt"
+    line: int = 1
+    foreseen: bool = True
+    """Whether the question shows the patch."""
+
+    def calls(self, path: Path) -> tuple[Answer, ...]:
+        """Claude Code changes no file that it has not read."""
+        read: tuple[Block, ...] = () if self.before is None else (ToolUse("Read", {"file_path": str(path)}),)
+        change = ToolUse(self.tool, {"file_path": str(path), **self.given})
+        return *(Answer((call,)) for call in read), Answer((change,))
+
+
+def edit(before: str | None, old: str, new: str, line: int = 1, file: str = "a.txt", **more: Any) -> Step:
+    foreseen = more.pop("foreseen", True)
+    return Step(before, "Edit", {"old_string": old, "new_string": new, **more}, file, line, foreseen)
+
+
+def write_over(before: str | None, content: str, line: int = 1, **more: Any) -> Step:
+    return Step(before, "Write", {"content": content}, line=line, **more)
+
+
+def odd(file: str) -> Step:
+    return edit("a\r\nb\r\n", "b", "B", 2, file)
+
+
+WINDOWS = LINES.replace("\n", "\r\n")
+
+STEPS = {
+    "lf": edit(LINES, "l10\n", "L10\n", 11),
+    "lf_unfinished": edit("a\nb", "b", "B", 2),
+    "crlf": edit(WINDOWS, "l10\n", "L10\n", 11),
+    "crlf_lines": edit(WINDOWS, "l10\nl11\n", "X\nY\nZ\n", 11),
+    "crlf_twice": edit("x\r\n" + WINDOWS + "x\r\n", "x\n", "y\n", replace_all=True),
+    "crlf_unfinished": edit("a\r\nb", "b", "B", 2),
+    "crlf_end_added": edit("a\r\nb", "b", "b\n", 2),
+    "crlf_given": edit("a\r\nb\r\n", "b", "B\r\nC", 2),
+    "crlf_given_for_lf": edit("a\nb\n", "b", "B\r\nC", 2),
+    "crlf_line_gone": edit("a\r\nb\r\nc\r\n", "b", "", 2),
+    "crlf_all_gone": edit("a\r\n", "a\n", ""),
+    "crlf_lone_cr": edit("a\rb\r\nc\r\n", "c", "C", 2),
+    "crlf_double_cr": edit("a\r\r\nb\r\nc\r\n", "c", "C"),
+    "crlf_spaces_at_ends": edit("a\r\nb\r\n", "b", "B  \nC\t", 2),
+    "mixed_mostly_crlf": edit("a\r\nb\nc\r\nd\r\n", "d", "D", 2),
+    "mixed_mostly_lf": edit("a\nb\nc\r\nd\n", "b", "B", 2),
+    "mixed_evenly": edit(LINES + WINDOWS, "l39\nl0\nl1\n", "X\n", 40),
+    "mixed_late": edit("x\n" * 2100 + "y\r\n" * 5000, "x\ny\n", "z\n", 2100),
+    "mixed_with_quotes": edit("say \u201chi\u201d\r\nb\r\n", 'say "hi"', 'say "ho"', foreseen=False),
+    "bom": edit("\ufeffa\nb\n", "b", "B", 2),
+    "bom_crlf": edit("\ufeffa\r\nb\r\n", "a", "A"),
+    "odd_lines": edit("a\u2028x\x0cy\r\nb\r\n", "b", "B", 2),
+    "large": edit("".join(f"line {number}\r\n" for number in range(60_000)), "line 30000\n", "LINE\n", 30_001),
+    "new_by_edit": edit(None, "", "a\nb"),
+    "new_by_edit_crlf": edit(None, "", "a\r\nb\r\n"),
+    "empty_by_edit": edit("", "", "a\n"),
+    "new": write_over(None, "a\r\nb\r\n"),
+    "over_lf": write_over(LINES, LINES.replace("l10", "L10"), 11),
+    "over_crlf": write_over("a\r\nb\r\n", "a\nB\n"),
+    "over_crlf_the_same": write_over("a\r\nb\r\n", "a\nb\n", foreseen=True),
+    "over_crlf_with_crlf": write_over("a\r\nb\r\n", "a\r\nB\r\n", 2),
+    "over_lf_with_crlf": write_over("a\nb\n", "a\r\nb\r\n"),
+    "over_unfinished": write_over("a\r\nb", "a\nb\n"),
+    "over_bom": write_over("\ufeffa\r\nb\r\n", "a\nB\n"),
+    "over_with_nothing": write_over("a\r\n", ""),
+    "blanks": odd("a b.txt"),
+    "quotes": odd("a\"b'.txt"),
+    "unicode": odd("\u00e4\u4f60.txt"),
+    "tab": odd("a\tb.txt"),
+    "newline": odd("a\nb.txt"),
+    "backslash": odd("a\\b.txt"),
+    "dash": odd("-a.txt"),
+}
+
+
+def patch_in(content: list[dict[str, Any]]) -> str:
+    [diff] = [item for item in content if item["type"] == "diff"]
+    return diff["patch"]["text"]
+
+
+@claude
+@pytest.mark.parametrize("name", STEPS)
+async def test_git_takes_the_patch_of_an_edit(link: Link, asked: Asked, name: str, tmp_path: Path) -> None:
+    """DIFF-1 to DIFF-3, TOOL-7, PERM-1: line ends too, in the question, live, and in a replay here."""
+    step = STEPS[name]
+    folder = repository(link.rig.root / "steps" / name, {})
+    files = {} if step.before is None else {step.file: step.before}
+    path = folder / step.file
+    if step.before is not None:
+        path.write_bytes(step.before.encode())
+    link.rig.answer(name, *step.calls(path), say("Done."))
+    session = await link.client.new(str(folder))
+    await link.turn(session, name)
+    *_, call = link.client.view(session).items("tool_call")
+    assert (call.fields["name"], call.fields["status"]) == (step.tool, "completed")
+    after = contents(folder)
+    assert applied(patch_in(call.fields["content"]), folder, repository(tmp_path / "again", files)) == after
+    assert call.fields["locations"] == [{"path": str(path), "line": step.line}]
+    [question] = [question.params for question in asked.questions]
+    shown = question["subject"]["toolCall"]["content"]
+    if step.foreseen:
+        assert applied(patch_in(shown), folder, repository(tmp_path / "foreseen", files)) == after
+    else:
+        assert "patch" not in json.dumps(shown)
+    live = deepcopy(call.fields)
+    await link.client.close(session)
+    mark = link.client.record.mark
+    await link.client.resume(session, str(folder), replay=True)
+    *_, replayed = SessionView.of(link.client.updates(session, mark)).items("tool_call")
+    assert replayed.fields == live
+
+
+@claude
+async def test_an_edit_that_nobody_is_asked_about(link: Link, tmp_path: Path) -> None:
+    """The file is looked at before Claude Code gets to it, in all of several edits."""
+    folder = repository(link.rig.root / "unasked", {"a.txt": WINDOWS})
+    (folder / ".claude").mkdir()
+    (folder / ".claude" / "settings.json").write_text(json.dumps({"permissions": {"allow": ["Edit", "Write"]}}))
+    path = folder / "a.txt"
+    steps = [edit("", f"l{number}\n", f"L{number}\n").calls(path)[-1] for number in (3, 9, 20)]
+    both = Answer(tuple(block for number in (30, 35) for block in edit("", f"l{number}\n", "").calls(path)[-1].blocks))
+    last = write_over("", "l0\n").calls(path)[-1]
+    link.rig.answer("unasked", Answer((ToolUse("Read", {"file_path": str(path)}),)), *steps, both, last, say("Done."))
+    session = await link.client.new(str(folder))
+    await link.turn(session, "unasked")
+    _, *calls = link.client.view(session).items("tool_call")
+    assert [call.fields["status"] for call in calls] == ["completed"] * 6
+    again = repository(tmp_path / "again", {"a.txt": WINDOWS})
+    for call in calls:
+        applied(patch_in(call.fields["content"]), folder, again)
+    assert (again / "a.txt").read_bytes() == path.read_bytes() == b"l0\n"
+
+
+NOTEBOOK = """{
+ "cells": [
+  {"cell_type": "code", "id": "c1", "metadata": {}, "execution_count": null, "outputs": [], "source": ["print(1)"]}
+ ],
+ "metadata": {"language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5
+}
+"""
+
+
+@claude
+@pytest.mark.parametrize("end", ["\n", "\r\n"], ids=["lf", "crlf"])
+async def test_git_takes_the_patch_of_a_notebook(link: Link, end: str, tmp_path: Path, request: Any) -> None:
+    """DIFF-2: Claude Code reports two whole texts."""
+    name = f"notebook {request.node.callspec.id}"
+    before = {"a.ipynb": NOTEBOOK.replace("\n", end)}
+    folder = repository(link.rig.root / "notebooks" / ("crlf" if "\r" in end else "lf"), before)
+    path = folder / "a.ipynb"
+    given = {"notebook_path": str(path), "cell_id": "c1", "new_source": "print(2)"}
+    steps = Answer((ToolUse("Read", {"file_path": str(path)}),)), Answer((ToolUse("NotebookEdit", given),))
+    link.rig.answer(name, *steps, say("Done."))
+    session = await link.client.new(str(folder))
+    await link.turn(session, name)
+    *_, call = link.client.view(session).items("tool_call")
+    assert applied(patch_in(call.fields["content"]), folder, repository(tmp_path / "again", before)) == contents(folder)
+    assert before["a.ipynb"].encode() != path.read_bytes()
+
+
+@claude
+async def test_a_file_that_no_patch_can_show(link: Link) -> None:
+    """DIFF-2: to git it is binary; the lines are there to read."""
+    folder = repository(link.rig.root / "utf-16", {})
+    path = folder / "a.txt"
+    path.write_bytes("\ufeffa\r\nb\r\n".encode("utf-16-le"))
+    link.rig.answer("utf-16", *edit("", "b", "B").calls(path), say("Done."))
+    session = await link.client.new(str(folder))
+    await link.turn(session, "utf-16")
+    *_, call = link.client.view(session).items("tool_call")
+    diff, words = call.fields["content"]
+    assert diff == {"type": "diff", "changes": [{"operation": "modify", "path": str(path)}]}
+    assert "-b\n+B\n" in words["content"]["text"]
+    assert path.read_bytes() == "\ufeffa\r\nB\r\n".encode("utf-16-le")
+
+
+@claude
+async def test_a_formatter_that_writes_behind_an_edit(link: Link, tmp_path: Path) -> None:
+    """The patch is what the edit did; what a hook made of it is not the call's."""
+    folder = repository(link.rig.root / "hook", {"a.txt": "a\r\nb\r\n"})
+    (folder / ".claude").mkdir()
+    hook = {"type": "command", "command": "printf 'formatted\\n' >> a.txt"}
+    settings = {"hooks": {"PostToolUse": [{"matcher": "Edit", "hooks": [hook]}]}}
+    (folder / ".claude" / "settings.json").write_text(json.dumps(settings))
+    path = folder / "a.txt"
+    link.rig.answer("hook", *edit("", "b", "B").calls(path), say("Done."))
+    session = await link.client.new(str(folder))
+    await link.turn(session, "hook")
+    assert path.read_bytes() == b"a\r\nB\r\nformatted\n"
+    *_, call = link.client.view(session).items("tool_call")
+    again = repository(tmp_path / "again", {"a.txt": "a\r\nb\r\n"})
+    assert applied(patch_in(call.fields["content"]), folder, again)["a.txt"] == b"a\r\nB\r\n"
+
+
+@claude
+async def test_a_replay_by_another_agent_says_what_can_still_be_known(rig: Rig, tmp_path: Path) -> None:
+    """Line ends are not stored: the file tells them as long as it is what the edit has left; else it is as reported."""
+    before = {"kept.txt": "a\r\nb\r\n", "lf.txt": "a\nb\n", "over.txt": "a\r\nb\r\n", "changed.txt": "a\r\nb\r\n"}
+    folder = repository(rig.root / "later", before)
+    steps = [step for file in ("kept.txt", "lf.txt", "changed.txt") for step in edit("", "b", "B").calls(folder / file)]
+    rig.answer("later", *steps, *write_over("", "a\nB\n").calls(folder / "over.txt"), say("Done."))
+    async with rig.agent() as link:
+        session = await link.client.new(str(folder))
+        await link.turn(session, "later")
+        await link.client.close(session)
+    after = contents(folder)
+    (folder / "changed.txt").write_bytes(b"something\r\nelse\r\n")
+    async with rig.agent() as link:
+        await link.client.resume(session, str(folder), replay=True)
+        calls = [call for call in link.client.view(session).items("tool_call") if call.fields["name"] != "Read"]
+        patches = {Path(call.fields["locations"][0]["path"]).name: patch_in(call.fields["content"]) for call in calls}
+        for file in ("kept.txt", "lf.txt"):
+            again = repository(tmp_path / file, before)
+            assert applied(patches[file], folder, again)[file] == after[file]
+        for file in ("over.txt", "changed.txt"):
+            assert "\n a\n-b\n+B\n" in patches[file]

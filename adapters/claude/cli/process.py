@@ -17,7 +17,7 @@ from anyio.abc import Process as Subprocess
 from adapters.claude.cli import orphans
 from adapters.claude.cli.frames import ControlAnswer, control_answer_of, control_request
 from adapters.driver import procfs
-from adapters.driver.line_process import LineProcess
+from adapters.driver.line_process import LineProcess, Take
 
 _EOF_BOUND: Final = 0.25
 """Seconds an idle process gets from the end of its input. Measured: 0.03 s, 0.11 s with MCP servers."""
@@ -53,17 +53,18 @@ class ClaudeProcess(LineProcess):
         """Whether it lives at this moment: the news of its end may still be on the way (exactly known where there is /proc)."""
         return self.exit_code is None and not (procfs.available() and procfs.is_ending(self.pid))
 
-    async def run(self, on_frame: Callable[[Mapping[str, Any]], None], writable: Callable[[], Awaitable[None]]) -> None:
+    async def run(self, on_frame: Take, writable: Callable[[], Awaitable[None]]) -> None:
         """Read frames until the process is gone. `writable` is awaited between reads: it slows the process down."""
         await self.read(lambda frame: self._dispatch(frame, on_frame), writable)
 
-    def _dispatch(self, frame: Mapping[str, Any], on_frame: Callable[[Mapping[str, Any]], None]) -> None:
+    def _dispatch(self, frame: Mapping[str, Any], on_frame: Take) -> Awaitable[None] | None:
         answer = control_answer_of(frame)
         if answer is None:
-            on_frame(frame)
-        elif answered := self._waiting.pop(answer.request_id, None):
+            return on_frame(frame)
+        if answered := self._waiting.pop(answer.request_id, None):
             answered(answer)
         # else: the CLI echoes our own permission answers, and answers may come too late
+        return None
 
     def _reaped(self) -> None:
         for answered in list(self._waiting.values()):

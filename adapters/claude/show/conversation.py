@@ -11,16 +11,16 @@ from uuid import uuid4
 from adapters.acp.schema import AgentMessage, CompactionUpdate, SessionUpdate, TextBlock
 from adapters.acp.shapes import as_list, as_mapping, as_text
 from adapters.claude.show.messages import Messages, text_of
-from adapters.claude.show.tool_calls import ToolCalls
+from adapters.claude.show.tool_calls import Changed, ToolCalls
 from adapters.claude.stored import cli_texts
 
 
 class Conversation:
     """Recent messages and open tool calls of one session's main thread."""
 
-    def __init__(self, cwd: str, *, live: bool) -> None:
+    def __init__(self, cwd: str, changed: Changed, *, live: bool) -> None:
         self.messages = Messages()
-        self.calls = ToolCalls(cwd)
+        self.calls = ToolCalls(cwd, changed)
         self._live = live
 
     def assistant(self, message: Mapping[str, Any], uuid: str) -> Iterator[SessionUpdate]:

@@ -18,15 +18,15 @@ def reported_change(result: Mapping[str, Any], path: str) -> FileChange | None:
     """The change that an edit reports, without its text where the result does not hold it whole; None when it reports none."""
     if not path:
         return None
-    if _is_new(result):
+    if is_new(result):
         text = result.get("content", result.get("newString"))
         return FileChange(path, "add", new=text if isinstance(text, str) else None)
     if "structuredPatch" in result or "newString" in result or "new_source" in result:
-        return FileChange(path, "modify", hunks=_hunks(result.get("structuredPatch")))
+        return FileChange(path, "modify", hunks=reported_hunks(result))
     return None
 
 
-def _is_new(result: Mapping[str, Any]) -> bool:
+def is_new(result: Mapping[str, Any]) -> bool:
     """Whether there was no file before. An Edit of nothing into nothing makes one; Claude Code 2.1.332 reports it as a change."""
     original = result.get("originalFile")
     if result.get("type") == "create":
@@ -36,6 +36,8 @@ def _is_new(result: Mapping[str, Any]) -> bool:
 
 def first_changed_line(result: Mapping[str, Any]) -> int | None:
     """The 1-based line in the new file where the first change is; None when the result does not tell."""
+    if is_new(result):
+        return 1
     for hunk in map(as_mapping, as_list(result.get("structuredPatch"))):
         start = as_count(hunk.get("newStart"))
         lines = [as_text(line) for line in as_list(hunk.get("lines"))]
@@ -44,27 +46,28 @@ def first_changed_line(result: Mapping[str, Any]) -> int | None:
     return None
 
 
-def _hunks(hunks: Any) -> str | None:
+def reported_hunks(result: Mapping[str, Any]) -> str | None:
+    """The hunks of a change as they are reported, None where there are none or they do not add up."""
     parts: list[str] = []
-    for given in as_list(hunks):
+    for given in as_list(result.get("structuredPatch")):
         hunk = as_mapping(given)
-        lines = [line for line in as_list(hunk.get("lines")) if isinstance(line, str) and "\n" not in line]
-        if not _adds_up(hunk, lines):
+        if not adds_up(hunk):
             return None
         starts = [as_count(hunk.get(name)) for name in ("oldStart", "oldLines", "newStart", "newLines")]
         # git counts an empty side from the line before it
         old = f"{max(0, starts[0] - (starts[1] == 0 and starts[0] > 0))},{starts[1]}"
         new = f"{max(0, starts[2] - (starts[3] == 0 and starts[2] > 0))},{starts[3]}"
-        parts += [f"@@ -{old} +{new} @@", *lines]
+        parts += [f"@@ -{old} +{new} @@", *as_list(hunk.get("lines"))]
     return "\n".join(parts) if parts else None
 
 
-def _adds_up(hunk: Mapping[str, Any], lines: list[str]) -> bool:
+def adds_up(hunk: Mapping[str, Any]) -> bool:
     """Whether a hunk's lines are those its head announces: else it would be no patch."""
-    kinds = [line[:1] for line in lines]
+    given = as_list(hunk.get("lines"))
+    kinds = [line[:1] for line in given if isinstance(line, str) and "\n" not in line]
     return (
         all(kind in (" ", "+", "-", "\\") for kind in kinds)
-        and len(lines) == len(as_list(hunk.get("lines")))
+        and len(kinds) == len(given)
         and kinds.count(" ") + kinds.count("-") == hunk.get("oldLines")
         and kinds.count(" ") + kinds.count("+") == hunk.get("newLines")
     )

@@ -5,7 +5,7 @@ gives the same picture: same ids, texts, calls and final statuses. Prompts are n
 they were sent. Frames may have any shape: a wrong type costs at most that frame (D11).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from adapters.acp.schema import (
@@ -24,6 +24,7 @@ from adapters.claude.show.replay import replay
 from adapters.claude.show.tool_titles import tool_call
 from adapters.claude.show.usage import Usage
 from adapters.claude.stored import cli_texts
+from adapters.core.file_change import FileChange
 from adapters.driver.tool_text import one_line
 
 __all__ = ["Translator", "replay"]
@@ -33,11 +34,14 @@ _Updates = Iterator[SessionUpdate]
 
 
 class Translator:
-    """Turns the frames of one runtime session, in their order, into updates. `cwd` resolves relative paths of tools."""
+    """Turns the frames of one runtime session, in their order, into updates.
 
-    def __init__(self, cwd: str) -> None:
+    `cwd` resolves relative paths of tools. `known` gives what a call has changed, where that is more than it reports.
+    """
+
+    def __init__(self, cwd: str, known: Callable[[str], FileChange | None] = lambda _: None) -> None:
         self._cwd = cwd
-        self._conversation = Conversation(cwd, live=True)
+        self._conversation = Conversation(cwd, lambda tool_use_id, _: known(tool_use_id), live=True)
         self._messages = self._conversation.messages
         self._calls = self._conversation.calls
         self._usage = Usage()
@@ -78,9 +82,11 @@ class Translator:
         self._compaction = None
         return list(self._calls.finish(status))
 
-    def tool_call_of(self, tool_name: str, tool_use_id: str, tool_input: Any) -> ToolCallUpdate:
-        """The call that a permission request is about, waiting; agrees with what is reported of it otherwise."""
-        return tool_call(tool_name, tool_use_id, tool_input, self._cwd, "pending")
+    def tool_call_of(
+        self, tool_name: str, tool_use_id: str, tool_input: Any, change: FileChange | None = None
+    ) -> ToolCallUpdate:
+        """The call that a permission request is about, waiting; `change` is what it will do to a file, where that is known."""
+        return tool_call(tool_name, tool_use_id, tool_input, self._cwd, "pending", change=change)
 
     def running(self, tool_use_id: str) -> list[SessionUpdate]:
         """The update after a permission was given: the call runs (TOOL-10). Nothing for a call that has ended."""

@@ -6,7 +6,7 @@ what is open. Entries may have any shape: a wrong type costs at most its entry (
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 from adapters.acp.schema import SessionUpdate, UserMessage
 from adapters.acp.shapes import as_list, as_mapping, as_text
 from adapters.claude.show.conversation import Conversation, compacted, printed
+from adapters.claude.show.edited_files import FilesNow
+from adapters.claude.show.tool_calls import Changed
 from adapters.claude.stored import cli_texts
 from adapters.claude.stored.content import from_content, split_merged
 from adapters.claude.stored.ownership import Ownership
@@ -26,6 +28,7 @@ from adapters.claude.stored.transcript import (
     parse_line,
 )
 from adapters.core.file_calls import open_file
+from adapters.core.file_change import FileChange
 
 _SHOWS_NOTHING = re.compile(
     rb'\{"type":"(?!(?:user|assistant|attachment|system|queue-operation)")[a-z-]+"'
@@ -38,14 +41,18 @@ _Entry = Mapping[str, Any]
 _Updates = Iterator[SessionUpdate]
 
 
-def replay(path: Path, cwd: str, running: Collection[str] = ()) -> Iterator[SessionUpdate]:
+def replay(
+    path: Path, cwd: str, running: Collection[str] = (), known: Callable[[str], FileChange | None] = lambda _: None
+) -> Iterator[SessionUpdate]:
     """All stored history of the session in this file, oldest first. Blocking: run it in a worker thread.
 
     `cwd` is the session's folder, for relative paths. `running` are tool calls that go on: the others without a result
-    are dead and end as "failed" (REPLAY-7). Reads up to where the file ends when it gets there; a torn last line is
-    left out. Raises `OSError`.
+    are dead and end as "failed" (REPLAY-7). `known` gives what this process knows of a call's change, which is not stored.
+    Reads up to where the file ends when it gets there; a torn last line is left out. Raises `OSError`.
     """
-    entries = _Replay(Conversation(cwd, live=False))
+    now = FilesNow(cwd)
+    changed: Changed = lambda tool_use_id, result: known(tool_use_id) or now.change(result)  # noqa: E731
+    entries = _Replay(Conversation(cwd, changed, live=False))
     ownership = Ownership(path.stem, lambda: _entries(path))
     for entry in _entries(path):
         if ownership.holds(entry):

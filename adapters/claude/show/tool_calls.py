@@ -4,17 +4,22 @@ Owns the life of a call, the same for live frames and stored entries: announced 
 ended (its result is known). An ended call is never opened again, so an entry that appears twice changes nothing.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from adapters.acp.schema import ContentItem, SessionUpdate, TextBlock, ToolCallUpdate
-from adapters.acp.shapes import as_text
+from adapters.acp.shapes import as_mapping, as_text
 from adapters.claude.show.tool_results import finished_call, plan_of
 from adapters.claude.show.tool_titles import tool_call
+from adapters.core.file_change import FileChange
 from adapters.driver.tool_text import one_line
 
 _AGENTS = frozenset({"Agent", "Task"})
+
+
+Changed = Callable[[str, Mapping[str, Any]], FileChange | None]
+"""What an edit has changed, by its id and its structured result, where that is more, or less, than the result says."""
 
 
 @dataclass(slots=True)
@@ -27,8 +32,9 @@ class _Open:
 class ToolCalls:
     """Open calls by id. Ended ones are remembered by hash only: a session can have very many."""
 
-    def __init__(self, cwd: str) -> None:
+    def __init__(self, cwd: str, changed: Changed = lambda _, __: None) -> None:
         self._cwd = cwd
+        self._changed = changed
         self._open: dict[str, _Open] = {}
         self._ended: set[int] = set()
 
@@ -76,7 +82,8 @@ class ToolCalls:
         call = self._open.pop(tool_use_id, None)
         self._ended.add(hash(tool_use_id))
         name = call.name if call else ""
-        yield finished_call(name, block, result, self._cwd)
+        change = None if block.get("is_error") else self._changed(tool_use_id, as_mapping(result))
+        yield finished_call(name, block, result, self._cwd, change)
         plan = plan_of(name, block, result, call.todos if call else None)
         if plan is not None:
             yield plan

@@ -23,9 +23,11 @@ from adapters.acp.schema import (
     ToolCallUpdate,
 )
 from adapters.acp.shapes import as_list, as_mapping, as_text
-from adapters.claude.show.diffs import diff_of, first_changed_line, path_of
+from adapters.claude.show.diffs import diff_of, first_changed_line, path_of, reported_hunks
 from adapters.claude.stored.cli_texts import without_notes
 from adapters.claude.stored.content import from_content
+from adapters.core.file_change import FileChange
+from adapters.core.file_diff import FileDiff
 from adapters.driver import media
 from adapters.driver.tool_text import absolute, fenced
 
@@ -54,17 +56,23 @@ _STATUSES = frozenset({"pending", "in_progress", "completed"})
 _ERROR = ("<tool_use_error>", "</tool_use_error>")
 
 
-def finished_call(name: str, block: Mapping[str, Any], result: Any, cwd: str) -> ToolCallUpdate:
-    """The final report of a call: `block` is its tool_result block, `result` the structured result of frame or entry."""
+def finished_call(
+    name: str, block: Mapping[str, Any], result: Any, cwd: str, change: FileChange | None = None
+) -> ToolCallUpdate:
+    """The final report of a call: `block` is its tool_result block, `result` the structured result of frame or entry.
+
+    `change` is what it did to a file, where that is not what the result says.
+    """
     structured = as_mapping(result)
     failed = bool(block.get("is_error"))
-    fields: dict[str, Any] = {"content": list(_content(name, block, structured, cwd, failed=failed))}
+    content = _changed(change, structured) if change else _content(name, block, structured, cwd, failed=failed)
+    fields: dict[str, Any] = {"content": list(content)}
     if failed:
         fields["status"] = "cancelled" if result == _REJECTED else "failed"
     else:
         fields["status"] = "completed"
         path = absolute(path_of(structured), cwd)
-        line = first_changed_line(structured)
+        line = (change and change.first_line) or first_changed_line(structured)
         if path and line:
             fields["locations"] = [ToolCallLocation(path=path, line=line)]
     raw = _raw_output(block, structured)
@@ -112,6 +120,13 @@ def _content(
         return
     for shown in _shown(name, block, structured):
         yield _item(_presented(name, shown))
+
+
+def _changed(change: FileChange, structured: Mapping[str, Any]) -> Iterator[ToolCallContent]:
+    """A change as a diff; what is reported of a file that no patch can show, in words."""
+    yield FileDiff.of(change)
+    if not change.is_known and (hunks := reported_hunks(structured)):
+        yield _item(TextBlock(text=fenced(hunks, "diff")))
 
 
 def _shown(name: str, block: Mapping[str, Any], structured: Mapping[str, Any]) -> Sequence[ContentBlock]:

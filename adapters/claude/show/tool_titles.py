@@ -161,8 +161,13 @@ def shown_name(name: str) -> str:
     return f"mcp__{name_of(mcp['server'])}__{mcp['tool']}" if mcp else name
 
 
-def tool_call(name: str, tool_use_id: str, tool_input: Any, cwd: str, status: str) -> ToolCallUpdate:
-    """The report of a call that has no result yet: everything that is known of it (TOOL-2)."""
+def tool_call(
+    name: str, tool_use_id: str, tool_input: Any, cwd: str, status: str, *, change: FileChange | None = None
+) -> ToolCallUpdate:
+    """The report of a call that has no result yet: everything that is known of it (TOOL-2).
+
+    `change` is what it will do to a file, where that is known: then it is the content.
+    """
     description = describe(name, tool_input, cwd)
     return ToolCallUpdate(
         tool_call_id=tool_use_id,
@@ -170,7 +175,7 @@ def tool_call(name: str, tool_use_id: str, tool_input: Any, cwd: str, status: st
         title=description.title,
         kind=description.kind,  # pyright: ignore[reportArgumentType] - the table holds schema values
         status=status,  # pyright: ignore[reportArgumentType]
-        content=list(description.content),
+        content=[FileDiff.of(change)] if change else list(description.content),
         locations=list(description.locations),
         raw_input=tool_input,
     )
