@@ -22,6 +22,7 @@ from adapters.streams import OutputLostError, abandon_output, people, reserve, w
 
 if TYPE_CHECKING:
     from adapters.core.front import Server
+    from adapters.core.peer import Dialect
     from adapters.core.port import Runtime
     from adapters.plugins import Plugin
 
@@ -33,6 +34,9 @@ _AGENT_OPTIONS: Final = (
     ),
     Option("--home", "with --scripted: keep the isolated home in DIR (default: a temporary folder)", "DIR"),
 )
+
+_PROTOCOL: Final = "ACP_ADAPTERS_PROTOCOL"
+"""Which versions of ACP an agent speaks."""
 
 
 def _agent_command(name: str, title: str) -> Command:
@@ -254,6 +258,7 @@ def _serve(plugin: Plugin, name: str, options: Mapping[str, str]) -> int:
     script, home = options.get("scripted"), options.get("home")
     if home is not None and script is None:
         raise UsageError("--home needs --scripted FILE")
+    _dialects()  # an error before anything is started
     _check_installed(plugin)
     if script is None:
         _check_folder(plugin)
@@ -312,11 +317,23 @@ async def _open(plugin: Plugin, environ: Mapping[str, str]) -> AsyncGenerator[Se
                 with _no_garbage():
                     return load()
 
-            async with serve(load_guarded, plugin.features(), info, prepare) as server:
+            async with serve(load_guarded, plugin.features(), info, prepare, _dialects()) as server:
                 yield server
             tasks.cancel_scope.cancel()
     finally:
         await reaper.end()
+
+
+def _dialects() -> Mapping[int, Dialect]:
+    """The versions of ACP that are spoken. Raises `CannotStartError` where the environment asks for one that there is not."""
+    from adapters.core.peer import OWN
+    from adapters.dialects.v1 import V1Dialect
+
+    spoken: Mapping[str, Mapping[int, Dialect]] = {"auto": {1: V1Dialect(), **OWN}, "v1": {1: V1Dialect()}, "v2": OWN}
+    asked = os.environ.get(_PROTOCOL) or "auto"
+    if asked not in spoken:
+        raise CannotStartError(f"{_PROTOCOL} is {asked!r}: set it to {', '.join(spoken)}, or unset it")
+    return spoken[asked]
 
 
 @contextmanager

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "private_files": set(),
     "acp": {"acp", "changed", "log"},
     "core": {"core", "changed", "acp", "log", "installing"},
+    "dialects": {"dialects", "core", "acp", "log"},
     "driver": {"driver", "changed", "core", "acp", "log", "installing"},
     "claude": {"claude", "driver", "core", "acp", "log", "private_files"},
     "codex": {"codex", "driver", "core", "acp", "log"},
@@ -99,7 +100,7 @@ def test_the_check_sees_an_import_upwards(tmp_path: Path) -> None:
     assert sorted(imported(file)) == ["adapters.claude.cli.lock", "adapters.core.agent"]
 
 
-@pytest.mark.parametrize("layer", ["acp", "core", "driver"])
+@pytest.mark.parametrize("layer", ["acp", "core", "driver", "dialects"])
 def test_the_neutral_layers_name_no_runtime(layer: str) -> None:
     named = [
         f"{name_of(path)}:{number}"

@@ -33,6 +33,12 @@ class ClientInfo:
     elicitation_url: bool = False
     meta: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """`_meta` of the request; empty where absent or malformed."""
+    terminal_output: bool = False
+    """v1: it draws terminals of the agent's own, which travel in `_meta`."""
+    notices: bool = False
+    compaction: bool = False
+    plans: bool = False
+    boolean_options: bool = False
 
 
 def parse_initialize(params: Any, supported: Sequence[int] = SUPPORTED) -> ClientInfo:
@@ -40,7 +46,7 @@ def parse_initialize(params: Any, supported: Sequence[int] = SUPPORTED) -> Clien
 
     Version 2 exactly is strict about `info`; a later one is read leniently (INIT-5, INIT-6). Malformed capabilities count as not
     advertised (INIT-7); a marker is an object, nothing else (INIT-9). A chosen version 1 is read by its own names
-    (`clientInfo`), leniently.
+    (`clientInfo`, `clientCapabilities`), leniently.
 
     Raises:
         InvalidParams: `protocolVersion` or `info` is missing or malformed.
@@ -53,7 +59,9 @@ def parse_initialize(params: Any, supported: Sequence[int] = SUPPORTED) -> Clien
     chosen = max((version for version in supported if version <= requested), default=None)
     if chosen is None:
         raise UnsupportedVersion(requested, supported)
-    name, version = _info(members, chosen, strict=requested == _STRICT)
+    name, version = _info(members, chosen, strict=chosen == requested == _STRICT)
+    if chosen < _STRICT:
+        return ClientInfo(chosen, requested, name, version, **_v1_abilities(members), meta=_object(members, "_meta"))
     capabilities = _object(members, "capabilities")
     elicitation = _object(capabilities, "elicitation")
     return ClientInfo(
@@ -66,6 +74,23 @@ def parse_initialize(params: Any, supported: Sequence[int] = SUPPORTED) -> Clien
         elicitation_url=_marked(elicitation, "url"),
         meta=_object(members, "_meta"),
     )
+
+
+def _v1_abilities(members: Mapping[str, Any]) -> dict[str, bool]:
+    """What a client of v1 says that it can: some markers are booleans there, others objects (V1-INIT-3)."""
+    capabilities = _object(members, "clientCapabilities")
+    session, elicitation = _object(capabilities, "session"), _object(capabilities, "elicitation")
+    custom = _object(capabilities, "_meta")
+    return {
+        "auth_terminal": _object(capabilities, "auth").get("terminal") is True or custom.get("terminal-auth") is True,
+        "elicitation_form": _marked(elicitation, "form"),
+        "elicitation_url": _marked(elicitation, "url"),
+        "terminal_output": custom.get("terminal_output") is True,
+        "notices": _marked(session, "notices"),
+        "compaction": _marked(session, "compaction"),
+        "plans": _marked(capabilities, "plan"),
+        "boolean_options": _marked(_object(session, "configOptions"), "boolean"),
+    }
 
 
 def _version(value: Any) -> int:

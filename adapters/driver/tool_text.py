@@ -1,9 +1,9 @@
 """Texts and paths of tool calls as clients show them. Pure; knows no tool and no runtime."""
 
 import os
-import re
 from typing import Any, Final
 
+from adapters.acp.fences import fenced
 from adapters.acp.shapes import as_text
 
 __all__ = [
@@ -22,14 +22,6 @@ def one_line(text: str, longest: int = LONGEST_TITLE) -> str:
     """Text for a title: one line, shortened to so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= longest else line[: longest - 1] + "…"
-
-
-def fenced(text: str, language: str = "") -> str:
-    """Text as a Markdown code block, whatever backticks are in it."""
-    fence = "```"
-    if fence in text:
-        fence = "`" * (max(len(run) for run in re.findall(r"`{3,}", text)) + 1)
-    return f"{fence}{language}\n{text.removesuffix(chr(10))}\n{fence}"
 
 
 def absolute(path: Any, cwd: str) -> str:

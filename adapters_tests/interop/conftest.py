@@ -29,3 +29,9 @@ def node_modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if ran.returncode != 0:
         pytest.skip(f"npm could not install {SDK}: {ran.stderr.decode(errors='replace').strip()[-200:]}")
     return folder
+
+
+@pytest.fixture
+def text(request: pytest.FixtureRequest) -> str:
+    """A prompt text that no other test uses."""
+    return f"Prompt of {request.node.name}"

@@ -1,0 +1,1 @@
+"""Versions of ACP beside the core's own: each is a `Dialect` of `core.peer`."""
