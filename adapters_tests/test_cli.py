@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
@@ -293,7 +294,7 @@ def test_the_state_of_stderr_changes_no_status_and_no_output(environ: dict[str, 
 
 # --- for clients ---------------------------------------------------------------------------------------------------------
 
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 0,
     "method": "initialize",
@@ -301,8 +302,9 @@ INITIALIZE = {
 }
 
 
-async def initialized(agent: AgentProcess) -> dict[str, object]:
-    await agent.transport.send(json.dumps(INITIALIZE).encode() + b"\n")
+async def initialized(agent: AgentProcess, version: int = 2) -> dict[str, Any]:
+    params = {**INITIALIZE["params"], "protocolVersion": version}
+    await agent.transport.send(json.dumps({**INITIALIZE, "params": params}).encode() + b"\n")
     decoder = LineDecoder()
     with anyio.fail_after(30):
         while data := await agent.transport.receive():
@@ -330,6 +332,30 @@ async def test_it_introduces_itself(environ: dict[str, str], runtime: str, title
         assert result["protocolVersion"] == 2
         assert result["info"] == {"name": "acp-adapters", "title": title, "version": adapters.__version__}
         assert "session" in result["capabilities"]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("setting", "asked", "spoken"),
+    [("", 1, 1), ("", 3, 2), ("auto", 1, 1), ("v1", 1, 1), ("v1", 2, 1), ("v2", 2, 2), ("v2", 1, None)],
+)
+async def test_the_environment_says_which_versions_are_spoken(
+    environ: dict[str, str], setting: str, asked: int, spoken: int | None
+) -> None:
+    """V1-INIT-1, INIT-2."""
+    async with start_agent([*COMMAND, "claude"], env={**environ, "ACP_ADAPTERS_PROTOCOL": setting}) as agent:
+        answer = await initialized(agent, asked)
+        assert answer.get("result", {}).get("protocolVersion") == spoken
+        if spoken is None:
+            assert answer["error"]["data"]["supported"] == [2]
+        else:
+            assert ("agentInfo" in answer["result"]) == (spoken == 1)
+
+
+def test_a_version_that_there_is_not_is_an_error_at_the_start(environ: dict[str, str]) -> None:
+    status, out, err = ran({**environ, "ACP_ADAPTERS_PROTOCOL": "3"}, "codex")
+    assert (status, out) == (1, "")
+    assert err == "acp-adapters: ACP_ADAPTERS_PROTOCOL is '3': set it to auto, v1, v2, or unset it\n"
 
 
 def standard_files(pid: int) -> list[str]:

@@ -98,7 +98,7 @@ def test_the_tests_that_the_reliability_page_names_are_there() -> None:
         assert not test or f"def {test}(" in path.read_text(encoding="utf-8"), f"{file}::{test}"
 
 
-RULE = re.compile(r"\b(?:[A-Z]{2,}-\d+|[DEF]\d{1,2}|[Tt]race \d+)\b")
+RULE = re.compile(r"\b(?:(?:V1-)?[A-Z]{2,}-\d+|[DEF]\d{1,2}|[Tt]race \d+)\b")
 """Ids as the code names them: rules (`KEY-4`), decisions (`D2`), edge cases (`E7`), reported faults (`F35`), traces."""
 NO_RULES = {"UTF-8", "UTF-16", "ISO-8859", "PDF-1", "KEY-99"}
 """Encodings, a file's head, and an id that a test needs to be unknown."""

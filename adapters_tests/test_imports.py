@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,7 +117,7 @@ def test_the_neutral_layers_name_no_runtime(layer: str) -> None:
 
 HEAVY = ("pydantic", "claude_agent_sdk", "mcp", "logging.config", "argparse", "uuid_utils", "importlib.metadata")
 
-INITIALIZE = {
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 0,
     "method": "initialize",
@@ -137,7 +138,8 @@ sys.exit(main(["claude"]))
 """The agent, reporting at its first write to the client which heavy modules it has loaded."""
 
 
-def test_initialize_is_answered_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_initialize_is_answered_before_anything_heavy_is_imported(tmp_path: Path, version: int) -> None:
     """D10: models, the runtime's package and a parser of arguments are not loaded yet when the answer is written."""
     stub = tmp_path / "claude"  # is looked for at the start, not started
     stub.write_text("#!/bin/sh\nexit 1\n")
@@ -145,14 +147,15 @@ def test_initialize_is_answered_before_anything_heavy_is_imported(tmp_path: Path
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLAUDE_CODE_EXECUTABLE": str(stub)}
     ran = subprocess.run(
         [sys.executable, "-c", WATCH],
-        input=json.dumps(INITIALIZE).encode() + b"\n",
+        input=json.dumps({**INITIALIZE, "params": {**INITIALIZE["params"], "protocolVersion": version}}).encode()
+        + b"\n",
         capture_output=True,
         env=environ,
         cwd=ROOT.parent,
         timeout=60,
         check=False,
     )
-    assert json.loads(ran.stdout.splitlines()[0])["result"]["protocolVersion"] == 2
+    assert json.loads(ran.stdout.splitlines()[0])["result"]["protocolVersion"] == version
     assert ran.stderr.decode().splitlines()[0] == "loaded: []"
 
 

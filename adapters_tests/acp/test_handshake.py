@@ -143,3 +143,37 @@ def test_messages_hold_no_values() -> None:
         parse(info={"name": "secret", "version": ["secret"]})
     assert "secret" not in raised.value.message
     assert raised.value.data is None
+
+
+def test_what_a_client_of_version_one_can() -> None:
+    """V1-INIT-2, V1-INIT-3: booleans where v1 has booleans, objects where it has objects; anything else is not advertised."""
+    capabilities: dict[str, Any] = {
+        "auth": {"terminal": True},
+        "session": {"notices": {}, "compaction": {}, "configOptions": {"boolean": {}}},
+        "elicitation": {"form": {}, "url": {}},
+        "plan": {},
+        "_meta": {"terminal_output": True},
+    }
+    asked = {"protocolVersion": 1, "clientInfo": INFO, "clientCapabilities": capabilities, "_meta": {"a": 1}}
+    everything = dict.fromkeys(
+        ("auth_terminal", "elicitation_form", "elicitation_url", "terminal_output", "notices", "compaction", "plans"),
+        True,
+    )
+    known = ClientInfo(1, 1, "editor", "1", meta={"a": 1}, boolean_options=True, **everything)  # pyright: ignore[reportArgumentType]
+    assert parse_initialize(asked, (1, 2)) == known
+    wrong = {
+        "auth": {"terminal": {}},
+        "session": {"notices": True, "compaction": 1, "configOptions": {"boolean": True}},
+        "elicitation": {"form": True},
+        "plan": True,
+        "_meta": {"terminal_output": {}, "terminal-auth": 1},
+    }
+    nothing = ClientInfo(1, 1, "editor", "1")
+    assert parse_initialize({**asked, "clientCapabilities": wrong, "_meta": None}, (1, 2)) == nothing
+    assert parse_initialize({"protocolVersion": 1, "clientInfo": INFO, "capabilities": capabilities}, (1, 2)) == nothing
+
+
+def test_a_client_that_prefers_two_may_get_one() -> None:
+    """V1-INIT-1: an agent that is told to speak version 1 only reads what it can of a request for version 2."""
+    client = parse_initialize({"protocolVersion": 2, "info": INFO, "capabilities": {}}, (1,))
+    assert (client.protocol_version, client.requested, client.name) == (1, 2, "unknown")

@@ -127,7 +127,7 @@ async def test_a_client_that_asks_for_one_gets_the_shapes_of_one() -> None:
 
 
 async def test_what_is_not_advertised_is_not_there() -> None:
-    """RPC-11: neither methods of v1 that are optional, nor those of v2."""
+    """RPC-11, V1-INIT-6, V1-MODE-1: neither methods of v1 that are optional, nor those of v2."""
     async with rig() as r:
         client = await r.connect()
         for method in ("authenticate", "logout", "session/set_mode", "session/fork", "auth/login", "tool_call/cancel"):
@@ -212,7 +212,7 @@ async def test_a_session_loaded_twice_is_replayed_twice() -> None:
 
 
 async def test_a_prompt_is_answered_at_the_end_of_its_work_after_every_update() -> None:
-    """V1-PR-1, V1-PR-7: and the client's own message is not shown to it."""
+    """V1-INIT-5, V1-PR-1, V1-PR-7: and the client's own message is not shown to it."""
     async with rig() as r:
         client = await r.connect()
         _, runtime, call = await r.working(client)
@@ -282,7 +282,7 @@ async def test_a_prompt_that_is_not_inserted_says_so() -> None:
 
 
 async def test_a_key_means_nothing() -> None:
-    """KEY-9, V1-PR-8: two prompts with one key are two messages."""
+    """KEY-9, E50, V1-PR-8: two prompts with one key are two messages."""
     async with rig(automatic=True) as r:
         client = await r.connect()
         session = await client.new()
