@@ -86,6 +86,10 @@ class Terminal:
         named = {"terminal_id": self.shown_id}
         return {"terminal_info": named if self.cwd is None else {**named, "cwd": self.cwd}}
 
+    def release(self) -> None:
+        """Its text is sent and not kept any more."""
+        self._bytes.clear()
+
     def text(self) -> str:
         """All of it as Markdown; empty when nothing was printed and the end says nothing."""
         self._shorten()

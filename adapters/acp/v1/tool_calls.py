@@ -5,7 +5,7 @@ Owns the content of a call between updates: v1 has no pieces of it, so each piec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, cast
 
 from adapters.acp.fences import fenced, inside
@@ -50,6 +50,8 @@ class ToolCall:
         """A terminal that the client was told of, before the call has one."""
         self.known: Wire = {}
         """What a question about it says of it, where the question itself does not: kind, input, locations."""
+        self.released = False
+        """Its content is sent and not kept any more."""
         self._source: Any = []
         """The whole content as it came last; None: something was added to it."""
         self._items: list[Wire | _Block] = []
@@ -58,8 +60,9 @@ class ToolCall:
 
     def replace(self, content: Any) -> None:
         """The whole content, as v2 has it."""
-        if content == self._source:
+        if content == self._source or (self.released and any(_names_terminal(item) for item in content)):
             return
+        self.released = False
         self._source = content
         self._items, self._size, self._sent = [], 0, 0
         for item in cast("list[Any]", content or []):
@@ -68,10 +71,18 @@ class ToolCall:
 
     def append(self, item: Any) -> bool:
         """One more item; whether it should be sent now. Code blocks that follow each other become one."""
+        if self.released:
+            return False
         self._source = None
         self._add(item, joins=True)
         self.content_due = True
         return self._sent + self._size <= _FACTOR * self._size + _FREE
+
+    def release(self) -> Sequence[str]:
+        """Keep no content of a call that is over: a session may be long. The terminals that it named."""
+        named = self.terminals()
+        self.released, self._items, self._source = True, [], None
+        return named
 
     def learn(self, news: Mapping[str, Any]) -> None:
         """What an update says."""
@@ -132,6 +143,10 @@ def fields(source: Mapping[str, Any]) -> Wire:
 def text_item(text: str) -> Wire:
     """Text as content of a call, without control characters."""
     return _text_item(readable(text))
+
+
+def _names_terminal(item: Any) -> bool:
+    return isinstance(item, dict) and cast(Wire, item).get("type") == "terminal"
 
 
 def _text_item(text: str) -> Wire:

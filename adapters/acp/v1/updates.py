@@ -110,6 +110,8 @@ class Renderer:
     def _forget(self) -> None:
         self._messages: dict[str, _Message] = {}
         self._calls: dict[str, ToolCall] = {}
+        self._kept: dict[str, ToolCall] = {}
+        """Those whose content may still grow."""
         self._terminals: dict[str, Terminal] = {}
         self._plans: dict[str, list[Wire]] = {}
 
@@ -176,7 +178,10 @@ class Renderer:
             return []
         if "content" in update:
             call.replace(update["content"] or [])
-        return self._call_updates(call, fields(update), closed.only(update).get("_meta") or {})
+        updates = self._call_updates(call, fields(update), closed.only(update).get("_meta") or {})
+        if self._replaying:
+            self._release(call)
+        return updates
 
     def _tool_call_chunk(self, update: Mapping[str, Any]) -> list[Wire]:
         call = self._call(str(update["toolCallId"]))
@@ -191,8 +196,17 @@ class Renderer:
             call = self._calls[call_id] = ToolCall(call_id)
         return call
 
+    def _release(self, call: ToolCall) -> None:
+        """Forget the content of a call that is over and shown; not that it is known. A command in the background is not over."""
+        runs_on = not self._replaying and any(self._terminal(name).exit is None for name in call.terminals())
+        if call.final and not (call.content_due or call.title_due or runs_on):
+            for name in call.release():
+                self._terminal(name).release()
+            self._kept.pop(call.call_id, None)
+
     def _call_updates(self, call: ToolCall, news: Wire, meta: Wire) -> list[Wire]:
         """The update with these news, and what follows from it for the terminals of the call."""
+        self._kept[call.call_id] = call
         was_final = call.final
         call.learn(news)
         if call.final and not was_final and not self._can.terminals:
@@ -275,7 +289,7 @@ class Renderer:
         if call is None:
             return []
         if not self._can.terminals:
-            if terminal.exit is None or terminal.exit_told:
+            if terminal.exit is None or terminal.exit_told or call.released:
                 return []
             terminal.exit_told = True
             news: Wire = {"content": call.content(lambda name: self._shown(call, name))}
@@ -293,8 +307,11 @@ class Renderer:
         self._idle = update.get("state") == "idle"
         if not self._idle:
             return []
-        due = [call for call in self._calls.values() if call.content_due]
-        return [update for call in due for update in self._call_updates(call, {}, {})]
+        due = [call for call in self._kept.values() if call.content_due]
+        updates = [update for call in due for update in self._call_updates(call, {}, {})]
+        for call in list(self._kept.values()):
+            self._release(call)
+        return updates
 
     def _plan(self, update: Mapping[str, Any]) -> list[Wire]:
         """v1 has one plan: the steps of all plans, in order."""

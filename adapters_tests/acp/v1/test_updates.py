@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import pickle
 from typing import Any
 
 import pytest
@@ -308,6 +309,15 @@ def test_the_text_comes_whatever_tells_the_end(order: str) -> None:
     assert screen.cards()["t"]["content"] == [item("```\nout\n```")]
 
 
+def test_a_command_in_the_background_is_shown_when_it_ends() -> None:
+    screen = Screen()
+    screen.show(
+        call(title="x", content=SHOWN), call(status="completed"), {"sessionUpdate": "state_update", "state": "idle"}
+    )
+    screen.show(printed(b"later\n"), terminal(exitStatus={"exitCode": 0}))
+    assert screen.cards()["t"]["content"] == [item("```\nlater\n```")]
+
+
 def test_of_very_long_output_the_end_is_shown() -> None:
     screen = Screen()
     screen.show(call(title="x", content=SHOWN))
@@ -319,6 +329,27 @@ def test_of_very_long_output_the_end_is_shown() -> None:
     assert LONGEST * 0.9 < len(whole) < LONGEST * 1.1
     assert whole.startswith("```\n(The output before this is left out.)\n0")
     assert whole.endswith(f"{number}\n```")
+
+
+def test_of_calls_that_are_over_nothing_is_kept_but_that_they_are_known() -> None:
+    """A long session is loaded through it."""
+    for screen in (Screen(), Screen(ALL)):
+        screen.renderer.begin_replay()
+        text_of = "x" * 10_000
+        for number in range(300):
+            name = f"term-{number}"
+            screen.show(
+                terminal(name, output={"data": data(text_of)}, exitStatus={"exitCode": 0}),
+                call(f"t{number}", title="x", status="completed", content=[{"type": "terminal", "terminalId": name}]),
+                call(f"u{number}", title="x", status="completed", content=[item(text_of)]),
+            )
+        assert len(screen.cards()) == 600
+        screen.sent.clear()
+        assert len(pickle.dumps(screen.renderer._calls)) < 200_000
+        assert sum(len(known._bytes) for known in screen.renderer._terminals.values()) == 0
+        assert screen.show(chunk("late", "u1")) == []
+        assert screen.show(call("t1", content=[{"type": "terminal", "terminalId": "term-1"}])) == []
+        assert screen.show(call("u1", content=[item("other")]))[0]["content"] == [item("other")]
 
 
 def test_a_signal_is_said() -> None:
