@@ -23,6 +23,7 @@ import anyio
 from agents import CLAUDE, Agent, Contender, Runtime, forget_peak, resident_mb, started
 from comparing import Row, Values, in_turns, run, table
 
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.process import spawn
 from adapters.core.submissions import derived_id
 from adapters.driver.uuids import UUID
@@ -224,7 +225,7 @@ async def _leave(agent: Agent) -> None:
 
 async def listing_ms(runtime: Runtime, stored: Stored) -> float:
     """What the app-server alone takes to list all items of the thread, once it has loaded it."""
-    server = await spawn([runtime.executable(), "app-server"], stored.env)
+    server = await spawn([runtime.executable(), "app-server"], stored.env, Bounds())
     async with anyio.create_task_group() as tasks:
 
         async def writable() -> None:

@@ -1,6 +1,6 @@
 """What a session does when Claude Code does not react in time to a prompt, a withdrawal or an interrupt.
 
-Owns every bound between the writing of a prompt and its outcome, and between an interrupt and the end of the work, so that no
+Keeps every bound between the writing of a prompt and its outcome, and between an interrupt and the end of the work, so that no
 wait is endless (D7). `turns` decides what a signal or its absence means. A process that is ended here is handled like one that
 died.
 """
@@ -15,6 +15,7 @@ from typing import Final
 import anyio
 
 from adapters.acp.errors import AcpError
+from adapters.claude.bounds import Bounds
 from adapters.claude.cli.process import ClaudeProcess, ControlError
 from adapters.claude.mcp_status import Servers
 from adapters.claude.stored_watch import Store
@@ -23,25 +24,6 @@ from adapters.driver.tasks import Tasks
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
-
-INTERRUPT_BOUND: Final = 5.0
-"""Seconds in which an interrupt must end the work, before the process is ended instead (D7)."""
-_EVERY: Final = 2.0
-"""Seconds of a round without a word."""
-_INTERRUPT_AGAIN: Final = 1.0
-_LOOK_BOUND: Final = 1.0
-"""Seconds for an entry that should be stored; the CLI writes its pending lines before a result."""
-_LOOK_EVERY: Final = 0.1
-_ANSWER_BOUND: Final = 10.0
-"""Seconds in which a process that is alive answers a control request (measured: 1 to 21 ms, also in mid-turn)."""
-_SERVER_LOOK_EVERY: Final = 0.5
-_SERVER_LOOKS: Final = 120
-"""Looks at the servers of a new process: the CLI gives a server 30 s, and tells how that went with the next turn only."""
-_SKIPPED_AFTER: Final = 5
-"""Rounds without a word for a prompt, from a process that answers, until it counts as skipped."""
-_STUCK_AFTER: Final = 60
-"""Rounds in the queue of an idle process that waits for nothing, until it is ended."""
-_WITHDRAW_AGAIN: Final = 0.5
 
 
 class Watch:
@@ -53,6 +35,7 @@ class Watch:
         store: Store,
         servers: Servers,
         tasks: Tasks,
+        bounds: Bounds,
         *,
         process: Callable[[], ClaudeProcess | None],
         apply: Callable[[Sequence[Effect]], None],
@@ -61,6 +44,7 @@ class Watch:
         self._store = store
         self._servers = servers
         self._tasks = tasks
+        self._bounds = bounds
         self._process = process
         self._apply = apply
         self._interrupt_again = False
@@ -75,7 +59,7 @@ class Watch:
         while self._is_open(submission):
             stage = submission.stage
             moved = lambda: submission.stage is not stage or not self._is_open(submission)  # noqa: B023, E731 - awaited here
-            if await self._tasks.until(moved, _EVERY):
+            if await self._tasks.until(moved, self._bounds.silence):
                 rounds = 0
             elif (process := self._process()) and not process.held_up:
                 rounds += await self._check_on(submission, process, rounds + 1)
@@ -92,42 +76,42 @@ class Watch:
             waiting = await self._waiting_for_servers(process)
             if waiting:
                 return False
-            if not self._turns.working and (waiting is None or rounds >= _STUCK_AFTER):
+            if not self._turns.working and (waiting is None or rounds >= self._bounds.stuck_after):
                 _log.warning(
                     LogEvent("Claude Code is stuck; ending it", session=self._store.session_id, pid=process.pid)
                 )
                 await process.stop(busy=True)
                 return False
-        if rounds >= _SKIPPED_AFTER:
+        if rounds >= self._bounds.skipped_after:
             self._apply(self._turns.overdue(submission))
         return True
 
     async def _waiting_for_servers(self, process: ClaudeProcess) -> bool | None:
         """Whether the CLI still connects MCP servers, which holds up the first prompt; None when it does not answer at all."""
         try:
-            return self._servers.still_connecting(await process.request("mcp_status", bound=_ANSWER_BOUND))
+            return self._servers.still_connecting(await process.request("mcp_status", bound=self._bounds.answer))
         except ControlError:
             return None
 
     async def servers(self, process: ClaudeProcess) -> None:
         """Report the client's servers that fail, whether a prompt waits for them or not."""
         with suppress(ControlError):
-            for look in range(_SERVER_LOOKS):
-                await self._tasks.until(lambda: self._process() is not process, _SERVER_LOOK_EVERY)
-                answer = await process.request("mcp_status", bound=_ANSWER_BOUND)
+            for look in range(self._bounds.server_looks):
+                await self._tasks.until(lambda: self._process() is not process, self._bounds.servers_again)
+                answer = await process.request("mcp_status", bound=self._bounds.answer)
                 if self._process() is not process or self._servers.settled(answer, sure=look > 0):
                     return
 
     async def stored(self, submission: Open, patient: bool) -> None:
         """Decide it by the store: by one complete look, or by the fact that there can be none for now."""
         found: bool | None = None
-        deadline = anyio.current_time() + _LOOK_BOUND
+        deadline = anyio.current_time() + self._bounds.look
         while self._is_open(submission):
             with suppress(AcpError):
                 found = await self._store.look(submission.message_id)
             if found or (found is False and not patient) or anyio.current_time() > deadline:
                 break
-            await self._tasks.until(lambda: not self._is_open(submission), _LOOK_EVERY)
+            await self._tasks.until(lambda: not self._is_open(submission), self._bounds.look_again)
         self._apply(self._turns.looked(submission, found=found))
 
     async def withdrawal(self, submission: Open) -> None:
@@ -137,7 +121,7 @@ class Watch:
             return
         try:
             answer = await process.request(
-                "cancel_async_message", bound=_ANSWER_BOUND, message_uuid=submission.message_id
+                "cancel_async_message", bound=self._bounds.answer, message_uuid=submission.message_id
             )
             if answer.get("cancelled") is True:
                 self._apply(self._turns.withdrawn(submission))
@@ -145,8 +129,8 @@ class Watch:
             # An idle CLI that waits for its MCP servers holds the prompt outside its queue, for up to 30 s; an interrupt
             # that takes the queue with it is what gets it back (2.1.332).
             over = lambda: self._turns.working or not self._is_open(submission)  # noqa: E731 - as above
-            if not await self._tasks.until(over, _WITHDRAW_AGAIN):
-                await process.request("interrupt", bound=_ANSWER_BOUND, cancel_queued=True)
+            if not await self._tasks.until(over, self._bounds.withdraw_again):
+                await process.request("interrupt", bound=self._bounds.answer, cancel_queued=True)
         except ControlError as error:
             _log.warning(LogEvent("a prompt could not be withdrawn", session=self._store.session_id, reason=str(error)))
 
@@ -156,15 +140,17 @@ class Watch:
 
     async def interrupt(self) -> None:
         """Ask until the work ends: an interrupt that comes before the turn has begun inside is lost (2.1.332)."""
-        left = INTERRUPT_BOUND
+        left = self._bounds.interrupt
         while self._turns.interrupting and (process := self._process()):
             began = anyio.current_time()
             self._interrupt_again = False
             submission = self._turns.open
             queue_too = bool(submission and submission.withdrawing)
             with suppress(ControlError):
-                await process.request("interrupt", bound=_INTERRUPT_AGAIN, cancel_queued=queue_too)
-            await self._tasks.until(lambda: self._interrupt_again or not self._turns.interrupting, _INTERRUPT_AGAIN)
+                await process.request("interrupt", bound=self._bounds.interrupt_again, cancel_queued=queue_too)
+            await self._tasks.until(
+                lambda: self._interrupt_again or not self._turns.interrupting, self._bounds.interrupt_again
+            )
             if not process.held_up:  # what ends the work may wait behind a client that does not read
                 left -= anyio.current_time() - began
             if self._turns.interrupting and left <= 0:

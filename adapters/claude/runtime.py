@@ -9,13 +9,13 @@ import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final
 from uuid import uuid4
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
+from adapters.claude.bounds import Bounds
 from adapters.claude.cli.config_dir import config_dir, require_config_dir, settled
 from adapters.claude.cli.launch import Launcher
 from adapters.claude.cli.lock import SessionLocks, give_back
@@ -28,20 +28,19 @@ from adapters.core.file_calls import in_thread, in_thread_without, open_file
 from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, SessionSetup
 from adapters.driver.uuids import is_uuid
 
-"""Session ids of Claude Code. With another text, `--resume` searches titles."""
-
-_LOCK_BOUND: Final = 2.0
-"""Seconds to wait for an agent that is going away; it ends within one."""
-
 
 class ClaudeRuntime:
     """All sessions of Claude Code in this process. `tasks` must outlive them: `aclose` comes before its end."""
 
     features: Features = FEATURES
 
-    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, tasks: TaskGroup, environ: Mapping[str, str] | None = None, bounds: Bounds | None = None
+    ) -> None:
         """Raises `InternalError` when the environment names no folder that Claude Code's sessions could be in."""
         self._tasks = tasks
+        self.bounds = bounds or Bounds()
+        """For what is opened from now on."""
         self._environ = settled(os.environ if environ is None else environ)
         self._sessions: set[ClaudeSession] = set()
         self._swept = False
@@ -51,7 +50,7 @@ class ClaudeRuntime:
         """A session under a fresh id, with its process started. Raises `AcpError` that says why it cannot start."""
         launcher = await self._launcher()
         session_id = str(uuid4())
-        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
+        lock = await launcher.lock(session_id, bound=self.bounds.lock)
         session = await self._activate(session_id, setup, sink, launcher, lock, made_here=True)
         async with _or_closed(session):
             await session.started()
@@ -62,10 +61,10 @@ class ClaudeRuntime:
 
         Raises `ResourceNotFound`, or `AcpError` that names another holder or says why it cannot start.
         """
-        if not is_uuid(session_id):
+        if not is_uuid(session_id):  # with another text, `--resume` searches titles
             raise ResourceNotFound(session_id, NOT_STORED)
         launcher = await self._launcher()
-        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
+        lock = await launcher.lock(session_id, bound=self.bounds.lock)
         try:
             await launcher.end_predecessors(session_id)
             await _require_stored(launcher, session_id, setup.cwd)
@@ -77,7 +76,7 @@ class ClaudeRuntime:
     async def _launcher(self) -> Launcher:
         """How a session is started. The first time, what agents that were killed left behind is removed in the background."""
         await in_thread(partial(require_config_dir, self._environ))
-        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)))
+        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)), self.bounds)
         if not self._swept:
             self._swept = True
             left = await in_thread(launcher.left_sessions)
@@ -126,8 +125,8 @@ class ClaudeRuntime:
         """Remove a stored session; a missing one is success. Raises `AcpError` that names an agent that has it active."""
         if not is_uuid(session_id):
             return
-        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)))
-        lock = await launcher.lock(session_id, bound=_LOCK_BOUND)
+        launcher = Launcher(self._environ, await in_thread(partial(state_folder, self._environ)), self.bounds)
+        lock = await launcher.lock(session_id, bound=self.bounds.lock)
         try:
             await launcher.end_predecessors(session_id)
             await in_thread_without(partial(listing.delete, config_dir(self._environ), session_id))

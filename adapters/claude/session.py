@@ -67,13 +67,6 @@ from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
 
-_AGAIN_EVERY: Final = 2.0
-"""Seconds between looks whether a prompt can be handed over; what matters wakes the waiting at once."""
-_MIRROR_BOUND: Final = 0.3
-"""Seconds for the announcement of an entry that is already in the file (measured: within 10 ms)."""
-
-_LAST_LOOK_BOUND: Final = 1.0
-
 _CLOSING: Final = "the session is being closed"
 
 _logged_kinds: set[str] = set()
@@ -111,6 +104,7 @@ class ClaudeSession:
         """The MCP servers that the live process was started with, by their keys."""
         self._sink = sink
         self._launcher = launcher
+        self._bounds = launcher.bounds
         self._lock = lock
         self._turns = Turns()
         known = known or KnownChanges()
@@ -133,7 +127,13 @@ class ClaudeSession:
         """The process went on in another session: it must not get another prompt."""
         self._servers = Servers(lambda: self._running_with, self._deliver)
         self._watch = Watch(
-            self._turns, self._store, self._servers, self.tasks, process=lambda: self._process, apply=self._apply
+            self._turns,
+            self._store,
+            self._servers,
+            self.tasks,
+            self._bounds,
+            process=lambda: self._process,
+            apply=self._apply,
         )
         self._closing = False
         self._silent = False
@@ -245,7 +245,7 @@ class ClaudeSession:
 
     async def _found_at_last(self, message_id: str) -> bool | None:
         """Whether the store holds the message, after its process has ended; None when unknown, at a close after one second."""
-        with anyio.move_on_after(_LAST_LOOK_BOUND if self._closing else None):
+        with anyio.move_on_after(self._bounds.last_look if self._closing else None):
             return await self._store.holds_at_last(message_id)
         return None
 
@@ -396,7 +396,7 @@ class ClaudeSession:
         """Give the prompt to a process that will run it, once there is one."""
         while self._is_open(submission):
             # A turn's process is needed until its end. A withdrawal and an interrupt still work meanwhile.
-            if not await self.tasks.until(lambda: not self._must_wait(submission), _AGAIN_EVERY):
+            if not await self.tasks.until(lambda: not self._must_wait(submission), self._bounds.ready_again):
                 continue
             async with self._gate:
                 if not self._is_open(submission) or self._must_wait(submission):
@@ -413,7 +413,7 @@ class ClaudeSession:
                     self._turns.sent(submission)
                     process.send(frame)
                     return
-            await self.tasks.until(lambda: self._process is not process, _AGAIN_EVERY)  # noqa: B023 - it died; awaited here
+            await self.tasks.until(lambda: self._process is not process, self._bounds.ready_again)  # noqa: B023 - it died; awaited here
 
     async def reconfigure(self, setup: port.SessionSetup) -> None:
         """New roots and servers: a fresh process takes them up with the next prompt that finds no work (RESUME-1, RESUME-5)."""
@@ -429,7 +429,7 @@ class ClaudeSession:
     async def _overtaken(self) -> bool:
         """Whether somebody else has written to the session, so that our process does not know all of it (D6)."""
         await self._store.refresh()
-        if await self.tasks.until(lambda: not self._store.overtaken, _MIRROR_BOUND):
+        if await self.tasks.until(lambda: not self._store.overtaken, self._bounds.mirror):
             return False
         _log.warning(
             LogEvent("another process wrote to the session; restarting Claude Code on it", session=self.session_id)
@@ -443,7 +443,7 @@ class ClaudeSession:
     # --- interrupts -----------------------------------------------------------------------------------------------------
 
     async def interrupt(self) -> None:
-        """Stop the running work: `WorkEnded` follows within `watch.INTERRUPT_BOUND` and the time to end a process."""
+        """Stop the running work: `WorkEnded` follows within `Bounds.interrupt` and the time to end a process."""
         if self._turns.working and not self._turns.interrupting:
             self._apply(self._turns.interrupt())
             self.tasks.start(self._watch.interrupt)

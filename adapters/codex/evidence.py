@@ -6,11 +6,10 @@ witnesses are and what they say together.
 
 from __future__ import annotations
 
-from typing import Final
-
 import anyio
 
 from adapters.acp.errors import AcpError, InternalError
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.process import AppServer, Gone, RequestFailed
 from adapters.codex.thread import requests
 from adapters.codex.thread.loaded import Thread
@@ -18,24 +17,16 @@ from adapters.codex.turn_types import Open
 from adapters.codex.turns import Turns
 from adapters.driver.tasks import Tasks
 
-_LOOK_BOUND: Final = 0.5
-"""Seconds for a message that may still be on its way into the store (measured: 10 to 50 ms)."""
-_LOOK_EVERY: Final = 0.05
-_LOOKS: Final = 3
-"""Into the store, before it is said that it cannot be read or that its witnesses differ: one has what is just written first."""
-_CONFIRM_BOUND: Final = 2.0
-"""Seconds for the thread's file to hold a message that Codex reports as complete. Of a legacy thread it may come first."""
-_CONFIRM_EVERY: Final = 0.02
-
 
 class Evidence:
     """Looks into one thread."""
 
-    def __init__(self, thread: Thread, turns: Turns, tasks: Tasks) -> None:
+    def __init__(self, thread: Thread, turns: Turns, tasks: Tasks, bounds: Bounds) -> None:
         self._thread = thread
         self._history = thread.history
         self._turns = turns
         self._tasks = tasks
+        self._bounds = bounds
 
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored thread holds it: read once, then known from events. Raises `AcpError` where it is unclear (ADP-6).
@@ -62,13 +53,13 @@ class Evidence:
     async def _asked(self, message_id: str) -> bool | None:
         if not await self._thread.is_locked():
             await self._thread.lock_again()
-        for looks in range(_LOOKS, 0, -1):
+        for looks in range(self._bounds.looks, 0, -1):
             await self._history.refresh(await self._thread.load())
             found = self._history.holds(message_id)
             if found is not None or looks == 1 or self._history.unread:
                 return found
             self._history.doubt()
-            await anyio.sleep(_LOOK_EVERY)
+            await anyio.sleep(self._bounds.look_again)
         raise AssertionError  # the last look returns
 
     async def look_up(self, submission: Open) -> bool | None:
@@ -76,7 +67,7 @@ class Evidence:
 
         Where the process lives on, the message may still be on its way.
         """
-        for _ in range(_LOOKS):
+        for _ in range(self._bounds.looks):
             try:
                 before = self._thread.server
                 server = await self._thread.load()
@@ -89,26 +80,26 @@ class Evidence:
                 self._history.doubt()
             except (AcpError, RequestFailed):
                 pass
-            await anyio.sleep(_LOOK_EVERY)
+            await anyio.sleep(self._bounds.look_again)
         return None
 
     async def _appears(self, server: AppServer, submission: Open) -> bool | None:
-        deadline = anyio.current_time() + _LOOK_BOUND
+        deadline = anyio.current_time() + self._bounds.look
         while True:
             found = await self._history.holds_lately(server, submission.message_id)
             if found or anyio.current_time() >= deadline or self._turns.open is not submission:
                 return found
-            await self._tasks.until(lambda: self._turns.open is not submission, _LOOK_EVERY)
+            await self._tasks.until(lambda: self._turns.open is not submission, self._bounds.look_again)
 
     async def confirm(self, submission: Open) -> bool:
         """Whether the thread's file comes to hold a message that Codex reports as complete: a report is no storage (D2)."""
-        deadline = anyio.current_time() + _CONFIRM_BOUND
+        deadline = anyio.current_time() + self._bounds.confirm
         while self._turns.open is submission:
             if await self._history.is_in_file(submission.message_id):
                 return True
             if anyio.current_time() >= deadline:
                 break
-            await anyio.sleep(_CONFIRM_EVERY)
+            await anyio.sleep(self._bounds.confirm_again)
         return False
 
 

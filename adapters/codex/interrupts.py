@@ -13,6 +13,7 @@ from typing import Final
 import anyio
 
 from adapters.acp.shapes import as_mapping, as_text
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.process import Answer, AppServer, RequestFailed
 from adapters.codex.server.signals import Signal, TurnEnded, TurnStarted
 from adapters.codex.show.live import Translator
@@ -23,13 +24,6 @@ from adapters.driver.tasks import Tasks
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
-
-INTERRUPT_BOUND: Final = 5.0
-"""Seconds in which an interrupt must end the turn (measured: 8 to 18 ms), before the process is ended instead (D7)."""
-_AGAIN: Final = 0.2
-"""Seconds after which a refused interrupt is asked for again: the turn had not begun inside."""
-_COMMANDS_BOUND: Final = 1.0
-"""Seconds for the commands of an interrupted turn to end (measured: 30 to 80 ms)."""
 
 
 class Stopper:
@@ -42,11 +36,14 @@ class Stopper:
         translator: Translator,
         tasks: Tasks,
         apply: Callable[[Sequence[Effect]], None],
+        *,
+        bounds: Bounds,
     ) -> None:
         self._thread = thread
         self._turns = turns
         self._translator = translator
         self._tasks = tasks
+        self._bounds = bounds
         self._apply = apply
         self._children: dict[str, str] = {}
         """Running turns of sub-agents: thread -> turn."""
@@ -71,7 +68,7 @@ class Stopper:
         if server is None:
             return
         self.stop_children(server)
-        left = INTERRUPT_BOUND
+        left = self._bounds.interrupt
         while left > 0 and self._turns.runs(turn_id):
             began = anyio.current_time()
             await self._interrupt_once(server, turn_id, left)
@@ -99,7 +96,7 @@ class Stopper:
         server.ask("turn/interrupt", {"threadId": self._thread.thread_id, "turnId": turn_id}, take)
         await self._tasks.until(lambda: over() or refused.is_set(), bound)
         if refused.is_set():
-            await self._tasks.until(over, _AGAIN)
+            await self._tasks.until(over, self._bounds.interrupt_again)
 
     def stop_children(self, server: AppServer) -> None:
         """Interrupt the sub-agents."""
@@ -114,5 +111,5 @@ class Stopper:
                 if process_id := as_text(as_mapping(items.get(item_id)).get("processId")):
                     params = {"threadId": self._thread.thread_id, "processId": process_id}
                     server.post("thread/backgroundTerminals/terminate", params)
-        await self._tasks.until(lambda: self._turns.turn_id != turn_id, _COMMANDS_BOUND)
+        await self._tasks.until(lambda: self._turns.turn_id != turn_id, self._bounds.commands)
         self._apply(self._turns.commands_over(turn_id))

@@ -20,6 +20,7 @@ from adapters.acp.errors import InternalError, ResourceNotFound
 from adapters.acp.schema import dump
 from adapters.acp.shapes import as_mapping, as_text
 from adapters.codex import mcp_servers
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.process import AppServer, Gone, RequestFailed
 from adapters.codex.server.program import FEATURES
 from adapters.codex.server.shared import Host
@@ -31,9 +32,6 @@ from adapters.core.port import NOT_STORED, EventSink, Features, SessionPage, Ses
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
-
-_START_BOUND: Final = 60.0
-"""Seconds for `thread/start` (measured: 20 to 50 ms; servers of the user are started beside it)."""
 
 _ANSWERED_AFTER: Final = 8
 """Rounds of the event loop in which the answer with a new session is written (measured: 5). Models are built behind it."""
@@ -55,12 +53,19 @@ class CodexRuntime:
 
     features: Features = FEATURES
 
-    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str] | None = None, host: Host | None = None) -> None:
-        """`host`: one that was prepared before this module was imported; it has the same `tasks` and `environ`."""
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        environ: Mapping[str, str] | None = None,
+        host: Host | None = None,
+        *,
+        bounds: Bounds | None = None,
+    ) -> None:
+        """`host`: one that was prepared before this module was imported; it has the same `tasks`, `environ` and `bounds`."""
         self._tasks = tasks
         self._sessions: set[CodexSession] = set()
         if host is None:
-            host = Host(tasks, dict(os.environ if environ is None else environ))
+            host = Host(tasks, dict(os.environ if environ is None else environ), bounds)
             tasks.start_soon(host.prepare)  # while the client has not asked for a session yet
         self._host = host
         self._built = False
@@ -130,7 +135,7 @@ class CodexRuntime:
                 made.append(session)
 
         params = await in_thread_without(partial(requests.start_params, setup, self._host.home, keys))
-        await server.request("thread/start", params, bound=_START_BOUND, then=take)
+        await server.request("thread/start", params, bound=self._host.bounds.start, then=take)
         return made[0] if made else None
 
     async def open_session(self, session_id: str, setup: SessionSetup, sink: EventSink) -> CodexSession:

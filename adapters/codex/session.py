@@ -70,20 +70,6 @@ from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
 
-_RECLAIM_AFTER: Final = 1.0
-"""Seconds that a withdrawn prompt gets to be inserted anyway, before its turn is interrupted (measured: 17 to 100 ms)."""
-_SETTLE: Final = 0.4
-"""Seconds for a tool that runs to be told of: Codex does that up to 150 ms after its start (0.163.0). A prompt that was sent
-meanwhile waits for the tool inside Codex, where it cannot be withdrawn."""
-_UNBLOCKED: Final = 0.05
-"""Seconds from the end of what a prompt waited for in which surely no tool has begun."""
-_ACCEPT_BOUND: Final = 10.0
-"""Seconds for Codex to accept a prompt (measured: 7 to 60 ms), before its process is ended and the store decides (D7)."""
-_WATCH_EVERY: Final = 10.0
-_STUCK_AFTER: Final = 3
-"""Rounds without a turn, for a prompt that was accepted, until the process is ended."""
-_CLOSE_BOUND: Final = 1.0
-
 
 class CodexSession:
     """An active session; see `adapters.core.port.RuntimeSession`. `tasks.run` must run beside it."""
@@ -94,10 +80,11 @@ class CodexSession:
         self.tasks = Tasks(session_id)
         self._sink = sink
         self._host = host
+        self._bounds = host.bounds
         self._turns = Turns()
         self._thread = Thread(session_id, setup, host, is_quiet=self._is_quiet, on_loaded=self._on_loaded)
         self._history = self._thread.history
-        self._evidence = Evidence(self._thread, self._turns, self.tasks)
+        self._evidence = Evidence(self._thread, self._turns, self.tasks, self._bounds)
         self._ours: set[str] = set()
         """Messages that were handed over here: the core shows them."""
         self._translator = Translator(setup.cwd, is_ours=self._ours.__contains__)
@@ -105,7 +92,9 @@ class CodexSession:
         self._questions = Questions(
             self._turns, self._translator, host.asked_items, host.refuse, self._apply, given=lambda: self._thread.keys
         )
-        self._stopper = Stopper(self._thread, self._turns, self._translator, self.tasks, self._apply)
+        self._stopper = Stopper(
+            self._thread, self._turns, self._translator, self.tasks, self._apply, bounds=self._bounds
+        )
         self._status = commands.Status(session_id)
         self._loaded_with: frozenset[str] = frozenset()
         """Keys of the client's servers that the status may hold."""
@@ -113,7 +102,7 @@ class CodexSession:
         """Servers that the user was told of: key -> what the client gave."""
         self._held_back: list[port.Event] | None = []
         """Events from before the core has taken the session over, from the first one on that is no mere output."""
-        self._unblocked_at = -_UNBLOCKED
+        self._unblocked_at = -self._bounds.unblocked
         self._prompted = False
         """Something was handed over: the thread may hold it, whatever was said of it."""
         self._closing = False
@@ -361,12 +350,12 @@ class CodexSession:
 
     async def _settle(self, submission: Open, way: Way) -> None:
         """Is the running turn as quiet as it seems?"""
-        await self.tasks.until(lambda: self._turns.way(submission) != way or self._surely_no_tool, _SETTLE)
+        await self.tasks.until(lambda: self._turns.way(submission) != way or self._surely_no_tool, self._bounds.settle)
 
     @property
     def _surely_no_tool(self) -> bool:
         """Whether the running turn is at a point where no tool can run that we have not heard of."""
-        return self._turns.thinking or anyio.current_time() - self._unblocked_at < _UNBLOCKED
+        return self._turns.thinking or anyio.current_time() - self._unblocked_at < self._bounds.unblocked
 
     async def _send(self, server: AppServer, submission: Open, way: Way, content: Sequence[Mapping[str, Any]]) -> None:
         method, params = self._request_of(way, submission.message_id, content)
@@ -375,7 +364,7 @@ class CodexSession:
         self._prompted = True
         try:
             await server.request(
-                method, params, bound=_ACCEPT_BOUND, then=lambda answer: self._accepted(submission, answer)
+                method, params, bound=self._bounds.accept, then=lambda answer: self._accepted(submission, answer)
             )
         except Refused as refused:
             _log.warning(LogEvent("Codex refused a prompt", session=self.session_id, method=method, code=refused.code))
@@ -410,9 +399,9 @@ class CodexSession:
     async def _watch(self, submission: Open) -> None:
         """Wait for its next stage. Bounds the one silent way in which it could get lost: accepted, and no turn begins."""
         stage = submission.stage
-        for _ in range(_STUCK_AFTER):
+        for _ in range(self._bounds.stuck_after):
             if await self.tasks.until(
-                lambda: submission.stage is not stage or not self._is_open(submission), _WATCH_EVERY
+                lambda: submission.stage is not stage or not self._is_open(submission), self._bounds.silence
             ):
                 return
             server = self._thread.server
@@ -430,12 +419,12 @@ class CodexSession:
 
     async def _reclaim(self, submission: Open) -> None:
         """Nothing takes a prompt back. In a turn of its own an interrupt prevents it, if it is not inserted by then."""
-        await self.tasks.until(lambda: not self._is_open(submission), _RECLAIM_AFTER)
+        await self.tasks.until(lambda: not self._is_open(submission), self._bounds.reclaim)
         while self._is_open(submission) and submission.stage in (Stage.SENDING, Stage.ACCEPTED):
             if submission.owns_turn and submission.turn_id and self._turns.runs(submission.turn_id):
                 self._apply(self._turns.interrupt())
                 return
-            await self.tasks.until(lambda: not self._is_open(submission), _RECLAIM_AFTER)
+            await self.tasks.until(lambda: not self._is_open(submission), self._bounds.reclaim)
 
     async def _go_on(self, turn_id: str) -> None:
         """Have the model asked about what came in at the end of a turn: a turn without input of its own does that (0.163.0)."""
@@ -445,8 +434,10 @@ class CodexSession:
         server = self._thread.server
         try:
             if server and not self._turns.interrupting:
-                await server.request("turn/start", {"threadId": self.session_id, "input": []}, bound=_ACCEPT_BOUND)
-                await self.tasks.until(lambda: not self._turns.goes_on(turn_id), _ACCEPT_BOUND)
+                await server.request(
+                    "turn/start", {"threadId": self.session_id, "input": []}, bound=self._bounds.accept
+                )
+                await self.tasks.until(lambda: not self._turns.goes_on(turn_id), self._bounds.accept)
         except RequestFailed as failed:
             _log.warning(LogEvent("the model was not asked", session=self.session_id, error=type(failed).__name__))
         self._apply(self._turns.not_continued(turn_id))
@@ -462,7 +453,7 @@ class CodexSession:
         self._apply(self._turns.confirmed(submission, stored=stored))
 
     async def interrupt(self) -> None:
-        """Stop the running work: `WorkEnded` follows within `INTERRUPT_BOUND` and the time to end a process."""
+        """Stop the running work: `WorkEnded` follows within `Bounds.interrupt` and the time to end a process."""
         self._apply(self._turns.interrupt())
 
     async def answer_permission(self, request_id: str, option_id: str | None) -> None:
@@ -501,7 +492,7 @@ class CodexSession:
             if submission and submission.stage is Stage.PREPARING:
                 self._apply(self._turns.withdraw(submission.message_id))
             self._apply(self._turns.interrupt())
-            if not await self.tasks.until(lambda: not (self._turns.working or self._turns.open), _CLOSE_BOUND):
+            if not await self.tasks.until(lambda: not (self._turns.working or self._turns.open), self._bounds.close):
                 await self._give_up()
             await self._let_go()
             self.tasks.end()
@@ -512,7 +503,7 @@ class CodexSession:
     async def _give_up(self) -> None:
         """Codex did not end the work in time; nobody waits any longer. A look can still tell what became of the prompt."""
         self._apply(self._turns.died(InternalError("Codex did not end the work in time.")))
-        await self.tasks.until(lambda: self._turns.open is None, _CLOSE_BOUND)
+        await self.tasks.until(lambda: self._turns.open is None, self._bounds.close)
         if submission := self._turns.open:
             self._apply(self._turns.looked(submission, found=None))
 
@@ -528,11 +519,11 @@ class CodexSession:
             self._apply([port.Output(update) for update in self._translator.finish("cancelled")])
         try:
             if self._history.unwritten and not self._prompted:
-                await server.request("thread/delete", thread, bound=_CLOSE_BOUND)
+                await server.request("thread/delete", thread, bound=self._bounds.close)
             elif self._host.is_shared():
                 for child in self._host.children_of(self.session_id):
                     server.post("thread/unsubscribe", {"threadId": child})
-                await self._thread.unload(server, bound=_CLOSE_BOUND)
+                await self._thread.unload(server, bound=self._bounds.close)
         except RequestFailed as failed:
             _log.warning(
                 LogEvent("a thread could not be unloaded", session=self.session_id, error=type(failed).__name__)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,10 @@ class Rig(FakeRig[Fake]):
             "CLAUDE_CODE_EXECUTABLE": str(self.program),
         }
         self.runtime = ClaudeRuntime(tasks, self.environ)
+
+    def bound(self, **bounds: float) -> None:
+        """Give what is opened from now on other bounds."""
+        self.runtime.bounds = replace(self.runtime.bounds, **bounds)
 
     def make(self, stream: SocketStream, told: Mapping[str, Any]) -> Fake:
         return Fake(stream, told)

@@ -11,9 +11,7 @@ import pytest
 
 from adapters.acp.errors import InternalError
 from adapters.acp.schema import AgentMessageChunk
-from adapters.claude import deadlines
 from adapters.claude import session as driver
-from adapters.claude.cli import launch
 from adapters.core.port import Output, ReadyChanged, WorkEnded
 from adapters_tests.claude.driving import A, B, Fake, Rig, Sink, entry, rig, text
 
@@ -61,9 +59,9 @@ async def test_output_that_is_closed_in_mid_turn_ends_the_work_at_once(one: Rig)
     await next_prompt_runs(one, session, sink)
 
 
-async def test_silence_is_no_end(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_silence_is_no_end(one: Rig) -> None:
     """F17: the model may think for long; as long as the process lives, its work goes on, however often it is looked after."""
-    monkeypatch.setattr(deadlines, "_EVERY", 0.02)
+    one.bound(silence=0.02)
     _, fake, sink = await streaming(one)
     # Some twenty rounds. Nothing can be awaited: nobody looks after a stored prompt, and any word would end the silence.
     await anyio.sleep(0.5)
@@ -96,9 +94,7 @@ async def test_a_runtime_that_leaves_between_two_prompts_costs_nothing(one: Rig)
     await next_prompt_runs(one, session, sink)
 
 
-async def test_a_long_history_gets_the_time_that_its_reading_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_long_history_gets_the_time_that_its_reading_takes(tmp_path: Path) -> None:
     """F26, RESUME-7: the bound of a start grows with the stored session; 250 MB on a busy machine are no failure."""
 
     def slow(fake: Fake) -> None:
@@ -107,8 +103,7 @@ async def test_a_long_history_gets_the_time_that_its_reading_takes(
     async with rig(tmp_path, slow) as one:
         stored = "aaaaaaaa-0000-4000-8000-00000000000c"
         one.store(stored, entry(A, "x" * 100_000))
-        monkeypatch.setattr(launch, "INITIALIZE_BOUND", 0.1)
-        monkeypatch.setattr(launch, "_READING", 1_000)  # some hundred seconds more for this file
+        one.bound(initialize=0.1, history_per_second=1_000)  # some hundred seconds more for this file
         session = await one.runtime.open_session(stored, one.setup(), Sink())
         fake = await one.fake()
         request = await fake.hears("initialize")

@@ -17,9 +17,7 @@ import pytest
 
 from adapters.acp.errors import AcpError, InternalError, ResourceNotFound
 from adapters.acp.schema import AgentMessageChunk, AudioBlock, Notice, ResumeSession, TextBlock, parse_params
-from adapters.claude import deadlines
 from adapters.claude import session as driver
-from adapters.claude.cli import launch
 from adapters.claude.cli.program import AGENT
 from adapters.core.port import (
     CommandsChanged,
@@ -49,14 +47,9 @@ async def one(tmp_path: Path) -> AsyncIterator[Rig]:
 
 
 @pytest.fixture
-def _hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+def _hasty(one: Rig) -> None:
     """Bounds that a test can wait for; none in which a fake must do something."""
-    monkeypatch.setattr(driver, "_AGAIN_EVERY", 0.05)
-    monkeypatch.setattr(deadlines, "INTERRUPT_BOUND", 0.4)
-    monkeypatch.setattr(deadlines, "_INTERRUPT_AGAIN", 0.1)
-    monkeypatch.setattr(deadlines, "_EVERY", 0.05)
-    monkeypatch.setattr(deadlines, "_LOOK_BOUND", 0.2)
-    monkeypatch.setattr(deadlines, "_WITHDRAW_AGAIN", 0.05)
+    one.bound(ready_again=0.05, interrupt=0.4, interrupt_again=0.1, silence=0.05, look=0.2, withdraw_again=0.05)
 
 
 # --- the usual way ---------------------------------------------------------------------------------------------------
@@ -271,7 +264,7 @@ async def test_a_prompt_is_withdrawn_while_its_process_starts(tmp_path: Path) ->
 async def test_a_swallowed_prompt_fails_and_its_retry_runs_in_a_fresh_process(one: Rig) -> None:
     """A known fault: the follow-up that nobody ever sees. The process lives and answers, and has no word for the prompt."""
     session, fake, sink = await one.submitted()
-    for _ in range(deadlines._SKIPPED_AFTER):
+    for _ in range(one.runtime.bounds.skipped_after):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -285,7 +278,7 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
     session, fake, sink = await one.working()
     await session.submit(B, text())
     await fake.hears("user")
-    for _ in range(deadlines._SKIPPED_AFTER):
+    for _ in range(one.runtime.bounds.skipped_after):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=[])
     failed = await sink.until(PromptFailed)
     assert failed.error is not None
@@ -296,8 +289,8 @@ async def test_a_follow_up_that_is_swallowed_in_mid_turn_fails_and_leaves_the_tu
 
 
 @pytest.mark.usefixtures("_hasty")
-async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "_ANSWER_BOUND", 0.2)
+async def test_a_process_that_answers_nothing_any_more_is_ended(one: Rig) -> None:
+    one.bound(answer=0.2)
     session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued")
     failed = await sink.until(PromptFailed)
@@ -329,7 +322,7 @@ async def test_servers_that_hold_the_prompt_up_are_named_once(one: Rig) -> None:
     await fake.hears("user")
     await fake.lifecycle(A, "queued")
     servers = [{"name": "slow", "status": "pending"}, {"name": "the users own", "status": "failed"}]
-    for _ in range(deadlines._SKIPPED_AFTER + 2):
+    for _ in range(one.runtime.bounds.skipped_after + 2):
         await fake.answers(await fake.hears("mcp_status"), mcpServers=servers)
     await fake.takes(A)
     await sink.until(WorkStarted)
@@ -410,11 +403,9 @@ async def test_an_interrupt_ends_the_work(one: Rig) -> None:
     assert sink.of(*CONVERSATION)[-1] == sink.of(WorkEnded)[0]
 
 
-async def test_an_interrupt_before_the_turn_began_inside_is_sent_again(
-    one: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_interrupt_before_the_turn_began_inside_is_sent_again(one: Rig) -> None:
     """A known fault: an interrupt during start-up resolves and does nothing."""
-    monkeypatch.setattr(deadlines, "_INTERRUPT_AGAIN", 60)  # so the beginning of the turn is what sends it again
+    one.bound(interrupt_again=60)  # so the beginning of the turn is what sends it again
     session, fake, sink = await one.submitted()
     await fake.lifecycle(A, "queued", "started")
     await sink.until(WorkStarted)
@@ -445,10 +436,8 @@ async def test_an_ignored_interrupt_ends_the_process_and_the_session_lives_on(on
 
 
 @pytest.mark.usefixtures("_hasty")
-async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_read(
-    one: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(deadlines, "INTERRUPT_BOUND", 1.0)
+async def test_the_bound_of_an_interrupt_does_not_run_while_a_client_does_not_read(one: Rig) -> None:
+    one.bound(interrupt=1.0)
     session, fake, sink = await one.working()
     sink.open = anyio.Event()
     await fake.say({"type": "novel"})
@@ -587,16 +576,13 @@ async def test_tools_of_a_process_that_died_are_ended(one: Rig) -> None:
 
 
 @pytest.mark.parametrize("death", [True, False])
-async def test_an_installation_that_does_not_start_is_an_error_at_once(
-    tmp_path: Path, death: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not death:
-        monkeypatch.setattr(launch, "INITIALIZE_BOUND", 3.0)
-
+async def test_an_installation_that_does_not_start_is_an_error_at_once(tmp_path: Path, death: bool) -> None:
     def prepare(fake: Fake) -> None:
         fake.initialize = False
 
     async with rig(tmp_path, prepare) as made:
+        if not death:
+            made.bound(initialize=3.0)
         errors: list[AcpError] = []
 
         async def start() -> None:
@@ -769,9 +755,9 @@ async def test_a_process_that_leaves_the_session_gets_no_further_prompt(one: Rig
     assert (await second.hears("user"))["uuid"] == B
 
 
-async def test_one_holder_per_session(one: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_holder_per_session(one: Rig) -> None:
     """E45, D6."""
-    monkeypatch.setattr("adapters.claude.runtime._LOCK_BOUND", 0.1)
+    one.bound(lock=0.1)
     session, _, _ = await one.working()
     with pytest.raises(InternalError, match="is active in process"):
         await one.runtime.open_session(session.session_id, one.setup(), Sink())

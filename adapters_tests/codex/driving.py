@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from anyio.abc import SocketStream, TaskGroup
 
+from adapters.codex.bounds import Bounds
 from adapters.codex.runtime import CodexRuntime
 from adapters.codex.session import CodexSession
 from adapters_tests.core.fake_program import BOUND, FakeProgram, FakeRig, Sink, open_rig, text
@@ -262,7 +263,7 @@ def asked(turn: str = "N") -> tuple[str, dict[str, Any]]:
 class Rig(FakeRig[Fake]):
     """A runtime whose app-servers are fakes, in a home of its own."""
 
-    def __init__(self, home: Path, tasks: TaskGroup, prepare: Callable[[Fake], None] | None) -> None:
+    def __init__(self, home: Path, tasks: TaskGroup, prepare: Callable[[Fake], None] | None, bounds: Bounds) -> None:
         super().__init__(home, tasks, prepare)
         (home / "codex-home").mkdir(exist_ok=True)
         self.environ = {
@@ -272,7 +273,7 @@ class Rig(FakeRig[Fake]):
             "CODEX_PATH": str(self.program),
         }
         self.store = Stored(home / "codex-home")
-        self.runtime = CodexRuntime(tasks, self.environ)
+        self.runtime = CodexRuntime(tasks, self.environ, bounds=bounds)
 
     def make(self, stream: SocketStream, told: Mapping[str, Any]) -> Fake:
         return Fake(stream, told, self.store)
@@ -290,6 +291,6 @@ class Rig(FakeRig[Fake]):
         return session, await self.fake(len(self.fakes)), sink
 
 
-def rig(home: Path, prepare: Callable[[Fake], None] | None = None) -> AbstractAsyncContextManager[Rig]:
-    """A rig whose sessions are closed at the end."""
-    return open_rig(home, lambda tasks: Rig(home, tasks, prepare))
+def rig(home: Path, prepare: Callable[[Fake], None] | None = None, **bounds: float) -> AbstractAsyncContextManager[Rig]:
+    """A rig whose sessions are closed at the end; `bounds` are other than the usual ones."""
+    return open_rig(home, lambda tasks: Rig(home, tasks, prepare, Bounds(**bounds)))

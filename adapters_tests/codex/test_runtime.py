@@ -14,9 +14,8 @@ from adapters.acp.errors import InternalError, InvalidParams, ResourceNotFound
 from adapters.acp.schema import EnvVariable, HttpHeader, McpServerHttp, McpServerStdio
 from adapters.codex.mcp_servers import choose_keys
 from adapters.codex.runtime import CodexRuntime
-from adapters.codex.server import process
 from adapters.codex.server.program import TESTED
-from adapters.codex.thread import loaded, lock_holder
+from adapters.codex.thread import lock_holder
 from adapters.codex.thread.requests import is_thread_id, start_params
 from adapters.core.port import PromptInserted, SessionSetup
 from adapters_tests.codex.driving import (
@@ -193,11 +192,10 @@ async def test_another_holder_that_goes_away(tmp_path: Path) -> None:
         assert active.ready
 
 
-async def test_another_holder_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_another_holder_that_stays(tmp_path: Path) -> None:
     """D6: bounded, then an error that says so and what to do."""
-    monkeypatch.setattr(loaded, "_HELD_BOUND", 0.2)
     handler = refusing(f"thread {T} already has an active writer")
-    async with rig(tmp_path, lambda fake: fake.answers.update({"thread/resume": handler})) as made:
+    async with rig(tmp_path, lambda fake: fake.answers.update({"thread/resume": handler}), held=0.2) as made:
         with pytest.raises(InternalError, match="Another Codex has this session open") as caught:
             await made.open(T)
         assert caught.value.data["category"] == "held"
@@ -438,15 +436,13 @@ async def test_opening_and_closing_at_once(tmp_path: Path) -> None:
     assert not any(lives(fake) for fake in made.fakes)
 
 
-async def test_a_process_that_does_not_want_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_does_not_want_to_end(tmp_path: Path) -> None:
     """Known faults: deaf to the end of its input and to TERM: killed, within a bound."""
-    monkeypatch.setattr(process, "_EOF_BOUND", 0.1)
-    monkeypatch.setattr(process, "_TERM_BOUND", 0.1)
 
     def stubborn(fake: Fake) -> None:
         fake.polite = False
 
-    async with rig(tmp_path, stubborn) as made:
+    async with rig(tmp_path, stubborn, eof=0.1, term=0.1) as made:
         _, fake, _ = await made.new()
         await fake.order(deaf=True)
         await fake.hears("deaf")

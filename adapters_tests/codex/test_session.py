@@ -11,7 +11,6 @@ import pytest
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.acp.schema import McpServerHttp
-from adapters.codex import evidence, interrupts, session
 from adapters.codex.session import CodexSession
 from adapters.core.port import (
     Output,
@@ -55,12 +54,6 @@ async def running(active: CodexSession, fake: Fake, sink: Sink, turn: str = "N")
     await sink.until(PromptInserted, len(sink.of(PromptInserted)) + 1)
 
 
-@pytest.fixture
-def no_settling(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steer at once: the fake tells of its tools in time."""
-    monkeypatch.setattr(session, "_SETTLE", 0.0)
-
-
 # --- prompts -----------------------------------------------------------------------------------------------------------
 
 
@@ -84,10 +77,9 @@ async def test_a_prompt_from_the_request_to_the_end(tmp_path: Path) -> None:
         assert kinds == ["WorkStarted", "PromptTaken", "PromptInserted", "Output", "ReadyChanged", "WorkEnded"]
 
 
-@pytest.mark.usefixtures("no_settling")
 async def test_a_prompt_in_mid_turn_is_steered_where_nothing_is_cut_short(tmp_path: Path) -> None:
     """D3: held while a tool runs, `turn/steer` with the running turn at its end."""
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, settle=0.0) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await fake.tell(active.session_id, opened(command()))
@@ -118,11 +110,10 @@ async def test_a_steer_into_a_quiet_turn_waits_for_a_tool_to_be_told_of(tmp_path
         assert fake.requests("turn/steer") == []
 
 
-@pytest.mark.usefixtures("no_settling")
 @pytest.mark.parametrize("words", ["no active turn to steer", "expected active turn id `N` but found `O`", "reworded"])
 async def test_a_steer_that_loses_against_the_end_of_the_turn(tmp_path: Path, words: str) -> None:
     """Known faults: state is checked again, and one `turn/start` takes its place: one turn, one running, one idle."""
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, settle=0.0) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await active.submit(L, text())
@@ -138,11 +129,10 @@ async def test_a_steer_that_loses_against_the_end_of_the_turn(tmp_path: Path, wo
         assert sink.of(PromptFailed) == []
 
 
-@pytest.mark.usefixtures("no_settling")
 @pytest.mark.parametrize("how", ["answered", "refused", "dies"])
 async def test_a_steer_that_comes_in_as_the_turn_ends_is_answered(tmp_path: Path, how: str) -> None:
     """Known faults: Codex inserts it and asks nobody; a turn without input asks. One running, one idle, one message."""
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, settle=0.0) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await fake.tell(active.session_id, opened(said("Done.")), closed(said("Done.")), asked())
@@ -167,10 +157,9 @@ async def test_a_steer_that_comes_in_as_the_turn_ends_is_answered(tmp_path: Path
         assert len(fake.requests("turn/start")) == 2
 
 
-@pytest.mark.usefixtures("no_settling")
 async def test_never_a_third_way(tmp_path: Path) -> None:
     """Known faults: fall back to `turn/start` at most once, never twice."""
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, settle=0.0) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await active.submit(L, text())
@@ -204,10 +193,9 @@ async def test_content_that_never_reaches_codex(tmp_path: Path) -> None:
         assert len(fake.requests("turn/start")) == 1
 
 
-async def test_a_turn_that_ends_without_the_prompt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_ends_without_the_prompt(tmp_path: Path) -> None:
     """A hook of the user refused it, say: looked up, then told with Codex's own words."""
-    monkeypatch.setattr(evidence, "_LOOK_BOUND", 0.05)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, look=0.05) as made:
         active, fake, sink = await made.new()
         await active.submit(K, text())
         await fake.accept()
@@ -467,10 +455,9 @@ async def test_every_session_is_told_of_a_death(tmp_path: Path) -> None:
         assert len(made.fakes) == 2
 
 
-async def test_a_request_without_an_answer_ends_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_without_an_answer_ends_the_process(tmp_path: Path) -> None:
     """Trap 8: no wait without a bound. What may or may not have happened is decided by the store."""
-    monkeypatch.setattr(session, "_ACCEPT_BOUND", 0.3)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, accept=0.3) as made:
         active, fake, sink = await made.new()
         await active.submit(K, text())
         request = await fake.hears("turn/start")
@@ -495,11 +482,9 @@ async def test_withdrawing_a_prompt_that_waits(tmp_path: Path) -> None:
         assert fake.requests("turn/steer") == []
 
 
-async def test_withdrawing_a_prompt_that_is_not_inserted_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_withdrawing_a_prompt_that_is_not_inserted_yet(tmp_path: Path) -> None:
     """E7: nothing takes it back; in a turn of its own an interrupt prevents it."""
-    monkeypatch.setattr(session, "_RECLAIM_AFTER", 0.05)
-    monkeypatch.setattr(evidence, "_LOOK_BOUND", 0.05)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, reclaim=0.05, look=0.05) as made:
         active, fake, sink = await made.new()
         await active.submit(K, text())
         await fake.accept()
@@ -529,11 +514,9 @@ async def test_withdrawing_a_prompt_that_is_inserted_after_all(tmp_path: Path) -
         assert fake.requests("turn/interrupt") == []
 
 
-@pytest.mark.usefixtures("no_settling")
-async def test_an_interrupt_drops_a_steer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_interrupt_drops_a_steer(tmp_path: Path) -> None:
     """D5: an interrupt drops it and nobody tells; the stored items do. Its id can be submitted again."""
-    monkeypatch.setattr(evidence, "_LOOK_BOUND", 0.05)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, look=0.05, settle=0.0) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await active.submit(L, text())
@@ -575,10 +558,9 @@ async def test_an_interrupt_ends_the_commands_of_the_turn(tmp_path: Path) -> Non
         assert len(fake.requests("thread/backgroundTerminals/terminate")) == 1
 
 
-async def test_commands_that_do_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_commands_that_do_not_end(tmp_path: Path) -> None:
     """D7: a bound; their late end says nothing new."""
-    monkeypatch.setattr(interrupts, "_COMMANDS_BOUND", 0.05)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, commands=0.05) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await fake.tell(active.session_id, opened(command()))
@@ -593,10 +575,9 @@ async def test_commands_that_do_not_end(tmp_path: Path, monkeypatch: pytest.Monk
         assert [call["status"] for call in calls] == ["in_progress", "cancelled", "cancelled"]
 
 
-async def test_a_refused_interrupt_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refused_interrupt_is_asked_for_again(tmp_path: Path) -> None:
     """Trap 5: before the turn has begun inside, it is refused and the turn would run on."""
-    monkeypatch.setattr(interrupts, "_AGAIN", 0.02)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, interrupt_again=0.02) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await active.interrupt()
@@ -607,10 +588,9 @@ async def test_a_refused_interrupt_is_asked_for_again(tmp_path: Path, monkeypatc
         assert len(fake.requests("turn/interrupt")) == 2
 
 
-async def test_a_turn_that_ignores_its_interrupt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_turn_that_ignores_its_interrupt(tmp_path: Path) -> None:
     """Trap 6, known faults: one interrupt, a bound, then the process is ended; the session lives on."""
-    monkeypatch.setattr(interrupts, "INTERRUPT_BOUND", 0.2)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, interrupt=0.2) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await active.interrupt()
@@ -891,10 +871,9 @@ async def test_closing_in_mid_turn(tmp_path: Path) -> None:
         assert len(sink.events) == before
 
 
-async def test_closing_what_codex_does_not_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_what_codex_does_not_end(tmp_path: Path) -> None:
     """CLOSE-4, E13: every prompt gets its answer within a bound, and it is true."""
-    monkeypatch.setattr(session, "_CLOSE_BOUND", 0.1)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, close=0.1) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         await fake.tell(active.session_id, opened(said("")), closed(said("x")))
@@ -966,12 +945,9 @@ def refused(_fake: Fake, _params: Mapping[str, Any]) -> dict[str, Any]:
     raise RefusedError("no")
 
 
-async def test_a_slow_client_slows_codex_and_is_no_reason_to_end_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_slow_client_slows_codex_and_is_no_reason_to_end_it(tmp_path: Path) -> None:
     """Back-pressure: while nobody reads, silence means nothing and no bound runs out."""
-    monkeypatch.setattr(interrupts, "INTERRUPT_BOUND", 0.2)
-    async with rig(tmp_path) as made:
+    async with rig(tmp_path, interrupt=0.2) as made:
         active, fake, sink = await made.new()
         await running(active, fake, sink)
         sink.open = anyio.Event()

@@ -18,6 +18,7 @@ import anyio
 
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.framing import encode
+from adapters.claude.bounds import Bounds
 from adapters.claude.cli import orphans, program
 from adapters.claude.cli.config_dir import config_dir
 from adapters.claude.cli.lock import SessionLocks, lock_in_all, rival_error
@@ -31,11 +32,6 @@ from adapters.driver.version import lacking, version_of
 from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
-
-INITIALIZE_BOUND: Final = 20.0
-"""Seconds until a started CLI must have answered `initialize`. Measured: 0.5 s, 1.0 s with 60 MB of history, 2.3 s at most."""
-_READING: Final = 4_000_000
-"""Bytes of history for which it gets one more second: it reads all of it first. Measured: 250 MB take 4 s, 16 s at load 12."""
 
 _TIDY_BOUND: Final = 1.0
 """Seconds that removing a file of ours may take: one that stays does no harm."""
@@ -51,6 +47,7 @@ class Launcher:
     environ: Mapping[str, str]
     folder: Path
     """The state folder."""
+    bounds: Bounds
 
     @property
     def plans(self) -> Path:
@@ -127,7 +124,8 @@ class Launcher:
         """Wait until the CLI is ready; its answer. Raises `AcpError` that says why it is not; the caller stops it then."""
         history = await in_thread_without(partial(self._stored_size, session_id, cwd)) if resume else 0
         try:
-            return await process.request("initialize", bound=INITIALIZE_BOUND + history / _READING, hooks=None)
+            bound = self.bounds.initialize + history / self.bounds.history_per_second
+            return await process.request("initialize", bound=bound, hooks=None)
         except ControlError as error:
             if refused := process.refused:
                 raise await self._lacking(refused, process.exit_code) from None

@@ -16,13 +16,10 @@ from anyio.abc import Process as Subprocess
 
 from adapters.acp.errors import InvalidParams
 from adapters.acp.shapes import as_integer, as_list, as_mapping, as_text
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.program import TESTED
 from adapters.driver.line_process import LineProcess
 from adapters.driver.version import lacking
-
-_EOF_BOUND: Final = 0.5
-"""Seconds from the end of its input to its exit. Measured: 0.03 to 0.07 s, also in mid-turn."""
-_TERM_BOUND: Final = 0.5
 
 ANSWER_BOUND: Final = 30.0
 """Seconds for the answer of a request that does no work (measured: 1 to 60 ms)."""
@@ -67,8 +64,9 @@ Answer = Mapping[str, Any] | RequestFailed
 class AppServer(LineProcess):
     """A started process. Somebody must await `run`; everything else may be called at any time."""
 
-    def __init__(self, process: Subprocess) -> None:
+    def __init__(self, process: Subprocess, bounds: Bounds) -> None:
         super().__init__(process, "Codex")
+        self._bounds = bounds
         self.version = ""
         """The app-server's own description, from the answer to `initialize`."""
         self._last_id = 0
@@ -185,7 +183,7 @@ class AppServer(LineProcess):
 
     async def stop(self) -> None:
         """End the process and its commands, within 1.5 s: end of input, then TERM, then KILL. May be called again."""
-        await self.end(eof_bound=_EOF_BOUND, term_bound=_TERM_BOUND)
+        await self.end(eof_bound=self._bounds.eof, term_bound=self._bounds.term)
 
     def kill(self) -> None:
         """End the process at once, without waiting: it does not do what it must."""
@@ -257,9 +255,9 @@ def _result(method: str, answer: Mapping[str, Any] | None, version: str) -> Mapp
     return as_mapping(answer.get("result"))
 
 
-async def spawn(argv: Sequence[str], env: Mapping[str, str]) -> AppServer:
+async def spawn(argv: Sequence[str], env: Mapping[str, str], bounds: Bounds) -> AppServer:
     """Start an app-server in a session and process group of its own. It ends by itself when our end of its input closes.
 
     Raises `OSError` when it cannot be started.
     """
-    return AppServer(await anyio.open_process(list(argv), env=env, start_new_session=True))
+    return AppServer(await anyio.open_process(list(argv), env=env, start_new_session=True), bounds)

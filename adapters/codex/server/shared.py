@@ -21,6 +21,7 @@ from adapters import __version__
 from adapters.acp.errors import AcpError, InternalError
 from adapters.acp.shapes import as_mapping, as_text
 from adapters.codex.asked_items import AskedItems
+from adapters.codex.bounds import Bounds
 from adapters.codex.server.home_dir import codex_home, require_codex_home, settled
 from adapters.codex.server.process import AppServer, Gone, RequestFailed, RequestId, UnknownMethod, spawn
 from adapters.codex.server.program import ARGUMENTS, TESTED, child_environment, find_codex, missing_text
@@ -33,9 +34,6 @@ from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
 
-_START_BOUND: Final = 30.0
-"""Seconds from the start to the answer of `initialize` (measured: 0.1 to 0.3)."""
-_PARENT_BOUND: Final = 5.0
 _NOT_WANTED: Final = ("turn/diff/updated", "thread/readState/changed", "remoteControl/status/changed")
 """Notifications that Codex need not send: large, or of no use here."""
 
@@ -69,9 +67,10 @@ class Member(Protocol):
 class Host:
     """Keeps the app-server. `tasks` must outlive it."""
 
-    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str]) -> None:
+    def __init__(self, tasks: TaskGroup, environ: Mapping[str, str], bounds: Bounds | None = None) -> None:
         """Raises `InternalError` when the environment names no folder that could be Codex's home."""
         self._tasks = tasks
+        self.bounds = bounds or Bounds()
         self._environ = settled(environ)
         self._server: AppServer | None = None
         self._coming: AppServer | None = None
@@ -166,7 +165,7 @@ class Host:
         except OSError as error:
             raise _start_error(error.strerror or type(error).__name__) from None
         try:
-            server = await spawn([str(found.path), *ARGUMENTS], child_environment(self._environ))
+            server = await spawn([str(found.path), *ARGUMENTS], child_environment(self._environ), self.bounds)
         except OSError as error:
             raise _start_error(error.strerror or type(error).__name__) from None
         with anyio.CancelScope(shield=True):
@@ -182,7 +181,7 @@ class Host:
                     "clientInfo": {"name": "acp-adapters", "title": "acp-adapters", "version": __version__},
                     "capabilities": {"experimentalApi": True, "optOutNotificationMethods": list(_NOT_WANTED)},
                 },
-                bound=_START_BOUND,
+                bound=self.bounds.initialize,
             )
         except RequestFailed as failed:
             await server.stop()
@@ -287,7 +286,7 @@ class Host:
         """A question about a thread that is no session's: one of a sub-agent that we have not heard of yet?"""
         thread_id = thread_of(params)
         try:
-            answer = await server.request("thread/read", {"threadId": thread_id}, bound=_PARENT_BOUND)
+            answer = await server.request("thread/read", {"threadId": thread_id}, bound=self.bounds.parent)
             parent = as_text(as_mapping(answer.get("thread")).get("parentThreadId"))
         except RequestFailed:
             parent = ""

@@ -38,14 +38,6 @@ from adapters.log import LogEvent
 
 _log: Final = logging.getLogger(__name__)
 
-_HELD_BOUND: Final = 3.0
-"""Seconds to wait for another holder of the thread that is going away; a crashed one frees it at once."""
-_HELD_EVERY: Final = 0.1
-_SETTLE_BOUND: Final = 5.0
-_UNLOAD_BOUND: Final = 2.0
-"""Seconds for Codex to close a thread that nobody watches (measured: 23 ms)."""
-_HALF_WAY: Final = 0.2
-"""Seconds that somebody else gets who may be moving the thread into or out of the archive."""
 _TRIES: Final = 3
 """Of loading, with a new process each time one dies over it."""
 
@@ -156,11 +148,12 @@ class Thread:
             except (Refused, Unanswered) as failed:
                 raise requests.failed_error("The session cannot be reloaded", failed) from None
 
-    async def unload(self, server: AppServer, *, bound: float = _UNLOAD_BOUND) -> None:
+    async def unload(self, server: AppServer, *, bound: float | None = None) -> None:
         """Have it closed, within `bound` seconds: others may have it then (D6). Raises `RequestFailed`.
 
         Nothing of the store changes: Codex closes a thread that nobody watches, as soon as nothing runs in it (`ARGUMENTS`).
         """
+        bound = self._host.bounds.unload if bound is None else bound
         self._closed = anyio.Event()
         answer = await server.request("thread/unsubscribe", {"threadId": self.thread_id}, bound=bound)
         if answer.get("status") == "unsubscribed":
@@ -198,7 +191,7 @@ class Thread:
 
         if rebuilt:
             self.keys = keys  # Codex tells of them while it still loads the thread
-        deadline = anyio.current_time() + _HELD_BOUND
+        deadline = anyio.current_time() + self._host.bounds.held
         tries = _TRIES
         while True:
             try:
@@ -206,7 +199,7 @@ class Thread:
             except Refused as refused:
                 busy = requests.is_held(refused) or requests.is_closing(refused)
                 if busy and anyio.current_time() < deadline:
-                    await anyio.sleep(_HELD_EVERY)
+                    await anyio.sleep(self._host.bounds.held_again)
                 elif tries and await self._is_brought_back(server, refused):
                     tries -= 1
                 else:
@@ -219,7 +212,7 @@ class Thread:
         # Behind that answer Codex sends the thread's usage. Once it has answered something else, that has come too, and
         # belongs to what the client is told by this resume, not to what happens later (REPLAY-11).
         with suppress(Refused, Unanswered):
-            await server.request("thread/loaded/list", {"limit": 1}, bound=_SETTLE_BOUND)
+            await server.request("thread/loaded/list", {"limit": 1}, bound=self._host.bounds.loaded)
 
     async def _is_brought_back(self, server: AppServer, refused: Refused) -> bool:
         """Whoever resumes an archived session wants to work on it; also one that was left half-way (see `thread.archive`)."""
@@ -229,12 +222,12 @@ class Thread:
                 try:
                     await server.request("thread/unarchive", {"threadId": self.thread_id})
                 except Refused:
-                    await anyio.sleep(_HALF_WAY)
+                    await anyio.sleep(self._host.bounds.half_way)
                     await in_thread(partial(archive.put_in, home, self.thread_id))
                     await server.request("thread/unarchive", {"threadId": self.thread_id})
                 return True
             if requests.is_missing(refused) and await in_thread(partial(archive.is_in, home, self.thread_id)):
-                await anyio.sleep(_HALF_WAY)
+                await anyio.sleep(self._host.bounds.half_way)
                 await in_thread(partial(archive.take_out, home, self.thread_id))
                 return True
         except (Refused, Unanswered) as failed:
