@@ -146,11 +146,6 @@ class Connection:
         """No message is read any more."""
         return self._closed
 
-    @property
-    def buffered(self) -> int:
-        """Bytes of output that the peer has not taken."""
-        return self._buffered
-
     # --- sending -----------------------------------------------------------------------------------------------------
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:

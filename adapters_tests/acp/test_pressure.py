@@ -41,10 +41,10 @@ async def test_writable_waits_for_a_client_that_does_not_read() -> None:
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(produce)
-            await until(connection, lambda: connection.buffered >= 100_000)
+            await until(connection, lambda: connection._buffered >= 100_000)
             before = written
             assert before < 400
-            assert connection.buffered < 102_000
+            assert connection._buffered < 102_000
             for _ in range(before + 200):
                 await peer.read()
             assert written > before
@@ -60,7 +60,7 @@ async def test_reading_goes_on_while_the_client_does_not_read(kind: str) -> None
         for n in range(200):
             await peer.tell("note", {"n": n})
         await handler.until(lambda: len(handler.notifications) == 200)
-        assert connection.buffered > 4 << 20
+        assert connection._buffered > 4 << 20
         assert len((await peer.read())["params"]["text"]) == 8 << 20
 
 
@@ -117,7 +117,7 @@ async def test_a_flood_without_reading_is_bounded(line: bytes, monkeypatch: pyte
             tasks.start_soon(flood)
             await until(connection, lambda: connection._waiting >= 2000)
             assert connection._waiting == 2000
-            assert connection.buffered < 2000 * 200
+            assert connection._buffered < 2000 * 200
             assert sent * len(line) < 400_000
             tasks.cancel_scope.cancel()
 
