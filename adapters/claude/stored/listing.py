@@ -25,6 +25,7 @@ from adapters.acp.shapes import as_list, as_mapping, as_text
 from adapters.claude.stored import cli_texts
 from adapters.claude.stored.content import from_content
 from adapters.claude.stored.ownership import Ownership, names_another
+from adapters.claude.stored.queue_notes import Queued
 from adapters.claude.stored.session_files import ABSENT, Project, project_folders, valid_session_id
 from adapters.claude.stored.transcript import holds_tool_result, is_side_entry, parse_line
 from adapters.core import file_calls
@@ -276,9 +277,11 @@ def _title(entries: list[Mapping[str, Any]]) -> str:
         ]
         if any(titles):
             return next(title for title in reversed(titles) if title)
-    command = ""
+    command, queued = "", Queued()
     for entry in entries:
-        text = _prompt_text(entry)
+        if entry.get("type") == "queue-operation":
+            queued.feed(entry)
+        text = _prompt_text(entry, queued)
         if text and not text.startswith("/"):
             return text
         command = command or text
@@ -291,8 +294,8 @@ def _is_of(title: Mapping[str, Any], ids: set[Any]) -> bool:
     return not leaf or leaf in ids
 
 
-def _prompt_text(entry: Mapping[str, Any]) -> str:
-    """The words of a prompt on one line, empty for entries that are none."""
+def _prompt_text(entry: Mapping[str, Any], queued: Queued) -> str:
+    """The words of a prompt on one line, as they were typed; empty for entries that are none."""
     if entry.get("type") != "user" or is_side_entry(entry) or holds_tool_result(entry):
         return ""
     content = as_mapping(entry.get("message")).get("content")
@@ -300,6 +303,7 @@ def _prompt_text(entry: Mapping[str, Any]) -> str:
         cli_texts.is_hidden(content) or cli_texts.command_output(content) is not None
     ):
         return ""
+    content = queued.as_typed(content)
     blocks = from_content(content if isinstance(content, str) else as_list(content)[:8])
     texts = [block.text for block in blocks if isinstance(block, TextBlock)]
     names = [block.name for block in blocks if isinstance(block, ResourceLinkBlock)]

@@ -166,6 +166,20 @@ def test_first_prompt_larger_than_the_head(tmp_path: Path) -> None:
     assert [row.title and row.title[:9] for row in page] == ["look at x", 'say "hi" ']
 
 
+def test_a_command_is_the_title_under_the_name_that_was_typed(tmp_path: Path) -> None:
+    """Claude Code stores it under its first name; a note about its queue has what was sent."""
+    stored = (
+        "<command-name>/usage</command-name>\n<command-message>usage</command-message>\n<command-args></command-args>"
+    )
+    notes = [
+        {"type": "queue-operation", "operation": "enqueue", "content": "/cost"},
+        {"type": "queue-operation", "operation": "dequeue"},
+    ]
+    assert titled(tmp_path, *notes, prompt(stored)) == "/cost"
+    assert titled(tmp_path, prompt(stored)) == "/usage"
+    assert titled(tmp_path, *notes, prompt("hello"), prompt(stored)) == "hello"
+
+
 def test_titles_in_the_order_of_their_worth(tmp_path: Path) -> None:
     """A title the user gave wins, the last one; then the runtime's; then the first prompt."""
     first = prompt("first prompt")
