@@ -6,6 +6,7 @@ import os
 import signal
 import unicodedata
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import anyio
@@ -14,7 +15,8 @@ import pytest
 from adapters.acp.errors import AcpError, InternalError
 from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig
-from adapters_tests.e2e.runtimes import REPOSITORY
+from adapters_tests.e2e.runtimes import CLAUDE, REPOSITORY
+from adapters_tests.reliability import homes
 
 pytestmark = pytest.mark.anyio
 
@@ -166,3 +168,27 @@ async def test_a_working_folder_that_does_not_answer_costs_itself_only(rig: Rig,
 async def does_not_answer(link: Link, params: dict[str, Any]) -> None:
     with pytest.raises(AcpError, match="does not answer"):
         await (await link.client.request("session/new", params)).result(30)
+
+
+@pytest.mark.parametrize("runtime", [CLAUDE], ids=["claude"], indirect=True, scope="session")
+async def test_a_read_only_folder_of_claude_code_is_worked_with_live_only(rig: Rig, text: str) -> None:
+    """What cannot be kept is said with each prompt; what was stored before is known."""
+    if lacking := homes.own_namespace():
+        pytest.skip(lacking)
+    with homes.on_small_disk(rig, Random(text)):
+        async with rig.agent() as link:
+            session = await link.new()
+            stored = await link.turn(session, text, "the-stored-key")
+        await rig.all_gone()
+        with homes.read_only(homes.runtime_folder(rig)):
+            async with rig.agent() as link:
+                await link.resume(session)
+                assert await (await link.prompt(session, text, "the-stored-key")).message_id() == stored
+                mark = link.client.record.mark
+                live = await link.turn(session, f"{text} 2", "the-live-key")
+                said = [update["title"] for update in link.client.updates(session, mark) if "severity" in update]
+                assert said == ["This message could not be stored"]
+                assert await (await link.prompt(session, f"{text} 2", "the-live-key")).message_id() == live
+                await link.new()
+            assert rig.stored_ids(session) == [stored]
+            await rig.all_gone()

@@ -77,6 +77,7 @@ class StoreSteps(Steps):
     async def read_only_disk(self) -> None:
         """It cannot be written while one agent comes and goes."""
         await self._nobody_runs()
+        self.complete, self.tainted = False, True
         with self._disturbed(), homes.read_only(homes.runtime_folder(self.rig)):
             if await self._connected() and await self._opened():
                 await self.submit()

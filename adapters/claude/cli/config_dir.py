@@ -48,10 +48,23 @@ def settled(environ: Mapping[str, str]) -> dict[str, str]:
     return kept
 
 
+def is_read_only(folder: str | os.PathLike[str]) -> bool:
+    """Whether the folder is there, on a read-only file system: Claude Code can store nothing, and nobody can lock there."""
+    try:
+        return os.path.isdir(folder) and bool(os.statvfs(folder).f_flag & os.ST_RDONLY)  # noqa: PTH112
+    except OSError:
+        return False
+
+
 def require_config_dir(environ: Mapping[str, str]) -> None:
-    """Raise `InternalError` that names the folder when Claude Code cannot keep sessions there. Blocks for a moment."""
+    """Raise `InternalError` that names the folder when Claude Code cannot work with it. Blocks for a moment.
+
+    On a read-only file system it works and stores nothing (2.1.332): each prompt is live-only, and the user is told.
+    """
     named = _named(environ)
     folder = _composed(named)
+    if is_read_only(folder):
+        return
     what = VARIABLE if environ.get(VARIABLE) else "The folder"
     if folder != named:
         what += ", whose Unicode Claude Code composes (NFC) to"

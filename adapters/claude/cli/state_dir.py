@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from adapters.acp.errors import InternalError
+from adapters.claude.cli.config_dir import is_read_only
 from adapters.driver.env_folders import home_folder, named_folder
 from adapters.private_files import replacement, write_all
 
@@ -43,16 +44,16 @@ def state_folder(environ: Mapping[str, str]) -> Path:
 def lock_folder(config_dir: Path) -> Path | None:
     """The folder for the locks of sessions, made if needed; None on a read-only file system.
 
-    There Claude Code itself can store nothing, so nothing can be stored twice. Raises `InternalError` when it cannot be used.
+    There Claude Code itself can store nothing, so nothing can be stored twice.
+
+    Raises `InternalError` when it cannot be used.
     """
+    if is_read_only(config_dir):
+        return None
     folder = config_dir / "acp-adapters"
     try:
         folder.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-        if os.statvfs(folder).f_flag & os.ST_RDONLY:
-            return None
     except OSError as error:
-        if error.errno == errno.EROFS:
-            return None
         text = f"The lock folder {folder} cannot be used ({error.strerror}): make it writable."
         raise InternalError(text) from None
     return folder

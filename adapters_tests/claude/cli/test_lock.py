@@ -12,6 +12,7 @@ import anyio
 import pytest
 
 from adapters.acp.errors import InternalError
+from adapters.claude.cli.config_dir import require_config_dir
 from adapters.claude.cli.lock import lock_in_all, lock_session
 from adapters.claude.cli.state_dir import lock_folder
 from adapters.driver import procfs
@@ -200,14 +201,18 @@ async def test_a_lock_that_cannot_be_signed_is_a_lock(tmp_path: Path, monkeypatc
     lock.release()
 
 
-def test_a_read_only_configuration_has_no_lock_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_configuration_is_worked_with_and_has_no_lock_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Claude Code stores nothing there, so nothing is stored twice."""
-
-    def refused(*_: object, **__: object) -> None:
-        raise OSError(errno.EROFS, "read-only")
-
-    monkeypatch.setattr(Path, "mkdir", refused)
+    real = os.statvfs(tmp_path)
+    read_only = os.statvfs_result((*tuple(real)[:8], real.f_flag | os.ST_RDONLY, *tuple(real)[9:]))
+    monkeypatch.setattr(os, "statvfs", lambda _path: read_only)
+    require_config_dir({"CLAUDE_CONFIG_DIR": str(tmp_path)})
     assert lock_folder(tmp_path) is None
+    assert files(tmp_path) == []
+    monkeypatch.setattr(os, "statvfs", lambda _path: real)
+    assert lock_folder(tmp_path) == tmp_path / "acp-adapters"
 
 
 def test_a_configuration_that_cannot_hold_a_lock_is_named(tmp_path: Path) -> None:
