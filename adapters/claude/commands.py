@@ -10,12 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from adapters.acp.schema import AvailableCommand, CommandInput, ContentBlock, TextBlock
+from adapters.acp.schema import AvailableCommand, CommandInput, ContentBlock
 from adapters.acp.shapes import as_list, as_mapping, as_text
 from adapters.core.server_keys import name_of
-
-MOVING: Final = frozenset({"clear", "new", "reset"})
-"""They would move the conversation to another session behind the client's back, also with arguments (D8)."""
+from adapters.driver.slash import MOVING, command_of
 
 _NOT_OFFERED: Final = MOVING | {
     "add-dir", "branch", "bug", "exit", "export", "feedback", "fork", "help", "hooks", "login", "logout", "memory",
@@ -23,18 +21,12 @@ _NOT_OFFERED: Final = MOVING | {
 }  # fmt: skip
 """The CLI answers them with "isn't available in this environment", whatever it lists."""
 
-_NAME: Final = re.compile(r"/([^\s/]+)(?=\s|$)")
 _LISTED: Final = re.compile(r"[^\s/_][^\s/]*")
 
 _PROMPT: Final = re.compile(r"(?P<server>.+):(?P<prompt>[^:]+) \(MCP\)")
 """How the CLI lists a prompt of an MCP server. It takes it back so, too, but a name with white space is none (CMD-1)."""
 
 _SQUEEZED: Final = re.compile(r"[^A-Za-z0-9_-]")
-
-_NEW_SESSION: Final = (
-    "`/{name}` is not available here, because it would continue in another session that this client does not show. "
-    "Start a new session in your client instead."
-)
 
 
 def available_commands(listed: Mapping[str, Any]) -> tuple[AvailableCommand, ...]:
@@ -62,19 +54,6 @@ def _name_of_prompt(prompt: re.Match[str], aliases: Sequence[Any]) -> str:
         if alias.startswith("mcp__"):
             return alias
     return f"mcp__{_SQUEEZED.sub('_', prompt['server'])}__{prompt['prompt']}"
-
-
-def command_of(prompt: Sequence[ContentBlock]) -> str | None:
-    """The name of the slash command that a prompt is, None when it is none: its text starts with it (CMD-3)."""
-    first = next((block.text for block in prompt if isinstance(block, TextBlock)), "")
-    found = _NAME.match(first)
-    return found[1] if found else None
-
-
-def local_text(prompt: Sequence[ContentBlock]) -> str | None:
-    """Our own answer to a command that must not reach the CLI, None for every other prompt."""
-    name = command_of(prompt)
-    return _NEW_SESSION.format(name=name) if name in MOVING else None
 
 
 def arrange(

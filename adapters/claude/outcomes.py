@@ -7,21 +7,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from adapters.acp.errors import AuthRequired, InternalError
 from adapters.claude.cli.frames import TurnEnded
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The content of `WorkEnded`."""
-
-    stop_reason: str
-    error: Mapping[str, Any] | None = None
-    interrupted: bool = False
-
+from adapters.driver.endings import Outcome
 
 _MODEL_STOPS = {"max_tokens": "max_tokens", "refusal": "refusal"}
 """The model's stop reason -> ours, where it is not simply the end of the turn."""

@@ -62,6 +62,8 @@ from adapters.claude.stored.content import to_content, to_message
 from adapters.claude.stored_watch import Store
 from adapters.claude.turns import Effect, FinishTools, Interrupt, Look, Open, Stage, Turns, Withdraw
 from adapters.core import port
+from adapters.driver.endings import died
+from adapters.driver.slash import moving_text
 from adapters.driver.tasks import Tasks
 from adapters.log import LogEvent
 
@@ -238,7 +240,7 @@ class ClaudeSession:
                 )
             submission = self._turns.open
             found = await self._found_at_last(submission.message_id) if submission else False
-            self._apply(self._turns.died(_death(process), found=found))
+            self._apply(self._turns.died(died("Claude Code", process.exit_code, process.last_words), found=found))
             self._asking.withdraw_all()
         if not self._closing:
             self._deliver(port.ReadyChanged())
@@ -350,7 +352,7 @@ class ClaudeSession:
 
     def local_reply(self, prompt: Sequence[ContentBlock]) -> port.LocalReply | None:
         """Our own answer to a command that would leave the session (D8)."""
-        text = commands.local_text(prompt)
+        text = moving_text(prompt)
         return port.LocalReply(text) if text else None
 
     def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:  # noqa: ARG002 - the port's
@@ -482,12 +484,3 @@ def _not_ours(session_id: str) -> InternalError:
         f"The lock files of session {session_id} were removed while its prompt waited: send it again with the same key."
     )
     return InternalError(text, {"inserted": None})
-
-
-def _death(process: ClaudeProcess) -> InternalError:
-    """The error of work that ended with its process."""
-    code = process.exit_code
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-    said = f": {process.last_words}" if process.last_words else ""
-    text = f"Claude Code ended unexpectedly ({how}){said}. The next prompt starts it again."
-    return InternalError(text, {"category": "process_exit", "exitCode": code})

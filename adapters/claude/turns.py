@@ -67,7 +67,7 @@ from adapters.claude.cli.frames import (
     TurnBegan,
     TurnEnded,
 )
-from adapters.claude.outcomes import Outcome, outcome_of
+from adapters.claude.outcomes import outcome_of
 from adapters.core.port import (
     Event,
     PromptFailed,
@@ -77,6 +77,7 @@ from adapters.core.port import (
     WorkEnded,
     WorkStarted,
 )
+from adapters.driver.endings import Outcome
 
 Reason = Literal["skipped", "dropped", "ended"]
 

@@ -6,7 +6,6 @@ model.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -15,20 +14,11 @@ from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import AvailableCommand, ContentBlock, TextBlock
 from adapters.acp.shapes import as_count, as_list, as_mapping, as_text
 from adapters.core.server_keys import name_of
+from adapters.driver.slash import command_of, moving_text
 
 COMMANDS: Final[Sequence[AvailableCommand]] = (
     AvailableCommand(name="compact", description="Replace the conversation so far by a summary of it, for the model"),
     AvailableCommand(name="status", description="Show model, permissions, servers and tokens of this session"),
-)
-
-_MOVING: Final = frozenset({"clear", "new", "reset"})
-"""Known from Codex's terminal and from other agents: they would continue in another session (D8)."""
-
-_NAME: Final = re.compile(r"/([^\s/]+)(?=\s|$)")
-
-_NEW_SESSION: Final = (
-    "`/{name}` is not available here, because it would continue in another session that this client does not show. "
-    "Start a new session in your client instead."
 )
 
 
@@ -52,13 +42,6 @@ class Status:
         self.settings = {**self.settings, **settings}
 
 
-def command_of(prompt: Sequence[ContentBlock]) -> str | None:
-    """The name of the slash command that a prompt is, None when it is none: its text starts with it (CMD-3)."""
-    first = next((block.text for block in prompt if isinstance(block, TextBlock)), "")
-    found = _NAME.match(first)
-    return found[1] if found else None
-
-
 def is_compact(prompt: Sequence[ContentBlock]) -> bool:
     """Whether a prompt is `/compact`. Raises `InvalidParams` when it asks for more than Codex can do."""
     if command_of(prompt) != "compact":
@@ -70,10 +53,7 @@ def is_compact(prompt: Sequence[ContentBlock]) -> bool:
 
 def local_text(prompt: Sequence[ContentBlock], status: Status) -> str | None:
     """Our own answer to a command that never reaches Codex, None for every other prompt."""
-    name = command_of(prompt)
-    if name in _MOVING:
-        return _NEW_SESSION.format(name=name)
-    return _status_text(status) if name == "status" else None
+    return _status_text(status) if command_of(prompt) == "status" else moving_text(prompt)
 
 
 # --- /status -----------------------------------------------------------------------------------------------------------

@@ -7,22 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from adapters.acp.errors import AuthRequired, InternalError
 from adapters.acp.shapes import as_integer, as_mapping, as_text
 from adapters.codex.server.signals import TurnEnded
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The content of `WorkEnded`."""
-
-    stop_reason: str
-    error: Mapping[str, Any] | None = None
-    interrupted: bool = False
-
+from adapters.driver.endings import Outcome
 
 _CATEGORIES: Final = {
     "unauthorized": "authentication_failed",

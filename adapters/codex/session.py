@@ -64,6 +64,7 @@ from adapters.codex.turn_types import (
 from adapters.codex.turns import Turns
 from adapters.core import port
 from adapters.core.server_keys import name_of, named
+from adapters.driver.slash import command_of
 from adapters.driver.tasks import Tasks
 from adapters.driver.tool_text import one_line
 from adapters.log import LogEvent
@@ -298,7 +299,7 @@ class CodexSession:
 
     def is_live_only(self, prompt: Sequence[ContentBlock]) -> bool:
         """`/compact` leaves no message in the thread."""
-        return commands.command_of(prompt) == "compact"
+        return command_of(prompt) == "compact"
 
     async def is_recorded(self, message_id: str) -> bool:
         """Whether the stored thread holds it. Raises `AcpError` when it cannot be read (ADP-6)."""

@@ -64,7 +64,7 @@ from dataclasses import dataclass, field
 
 from adapters.acp.errors import AcpError, InternalError, InvalidParams
 from adapters.acp.shapes import as_mapping, as_text
-from adapters.codex.outcomes import Outcome, outcome_of
+from adapters.codex.outcomes import outcome_of
 from adapters.codex.server.signals import (
     COMMAND,
     MODEL_OUTPUT,
@@ -106,6 +106,7 @@ from adapters.core.port import (
     WorkEnded,
     WorkStarted,
 )
+from adapters.driver.endings import Outcome
 
 _ENDED_KEPT = 32
 """Ended turns that are remembered: an answer that names one of them came late."""

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from adapters.acp.schema import ContentBlock, ResourceLinkBlock, TextBlock
-from adapters.claude.commands import arrange, available_commands, command_of, local_text
+from adapters.claude.commands import arrange, available_commands
 from adapters.claude.stored.content import to_content
+from adapters.driver.slash import command_of, moving_text
 
 
 def prompt(*texts: str) -> list[ContentBlock]:
@@ -72,17 +73,17 @@ def test_no_commands_is_an_empty_list(answer: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["/clear", "/new", "/reset", "/clear my head", "/new\nsession"])
 def test_commands_that_leave_the_session_are_answered_here(text: str) -> None:
     """D8, CMD-4."""
-    answer = local_text(prompt(text))
+    answer = moving_text(prompt(text))
     assert answer is not None
     assert "new session" in answer
-    assert local_text([LINK, *prompt(text)]) is not None
+    assert moving_text([LINK, *prompt(text)]) is not None
 
 
 @pytest.mark.parametrize(
     "text", [" /clear", "/clearly", "/compact", "clear", "/", "//clear", "/clear/x", "what does /clear do?"]
 )
 def test_other_prompts_are_not(text: str) -> None:
-    assert local_text(prompt(text)) is None
+    assert moving_text(prompt(text)) is None
 
 
 def test_the_last_block_must_not_become_a_command_by_accident() -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from adapters.claude.cli.frames import TurnEnded
-from adapters.claude.outcomes import Outcome, outcome_of
+from adapters.claude.outcomes import outcome_of
+from adapters.driver.endings import Outcome
 
 
 def outcome(

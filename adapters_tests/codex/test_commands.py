@@ -8,7 +8,8 @@ import pytest
 
 from adapters.acp.errors import InvalidParams
 from adapters.acp.schema import ImageBlock, TextBlock
-from adapters.codex.commands import COMMANDS, Status, command_of, is_compact, local_text
+from adapters.codex.commands import COMMANDS, Status, is_compact, local_text
+from adapters.driver.slash import command_of
 
 
 def prompt(text: str) -> list[TextBlock]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from adapters.codex.outcomes import Outcome, outcome_of
+from adapters.codex.outcomes import outcome_of
 from adapters.codex.server.signals import TurnEnded
+from adapters.driver.endings import Outcome
 
 
 def failed(message: str, info: Any = "other", status: str = "failed") -> TurnEnded:

@@ -28,6 +28,7 @@ from adapters.codex.server.program import ARGUMENTS, TESTED, child_environment, 
 from adapters.codex.server.signals import thread_of
 from adapters.codex.show.overwritten import Overwritten
 from adapters.core.file_calls import in_thread
+from adapters.driver.endings import died
 from adapters.driver.tool_text import one_line
 from adapters.driver.version import lacking, version_of
 from adapters.log import LogEvent
@@ -217,7 +218,7 @@ class Host:
         if not server.stopping:
             _log.warning(LogEvent("Codex ended", pid=server.pid, exit=server.exit_code))
         for member in list(self._members.values()):
-            member.on_death(server, _death(server))
+            member.on_death(server, died("Codex", server.exit_code))
 
     async def stop(self) -> None:
         """End the process, within 1.5 s. The next need starts another."""
@@ -311,11 +312,3 @@ class Host:
 
 def _start_error(reason: str) -> InternalError:
     return InternalError(f"Codex could not be started: {one_line(reason, _LONGEST_REASON)}", {"category": "start"})
-
-
-def _death(server: AppServer) -> InternalError:
-    """The error of work that ended with the process."""
-    code = server.exit_code
-    how = f"signal {-code}" if code is not None and code < 0 else f"exit status {code}"
-    text = f"Codex ended unexpectedly ({how}). The next prompt starts it again."
-    return InternalError(text, {"category": "process_exit", "exitCode": code})
