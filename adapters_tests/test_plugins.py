@@ -67,7 +67,7 @@ def test_a_package_that_cannot_be_imported_breaks_only_its_own_command(tmp_path:
     site = installed(tmp_path / "site", "broken", "no_such_module:PLUGIN")
     shown = run(command(site, "--help"), tmp_path)
     assert (shown.returncode, "  broken     serve broken to an ACP client" in shown.stdout) == (0, True)
-    assert shown.stderr == "acp-adapters: runtime not loaded name=broken error=ModuleNotFoundError\n"
+    assert shown.stderr == "acp-adapters: the runtime 'broken' cannot be loaded (ModuleNotFoundError)\n"
     ran = run(command(site, "broken"), tmp_path)
     reason = "the runtime 'broken' cannot be loaded (ModuleNotFoundError): reinstall the package that brings it"
     assert (ran.returncode, reason in ran.stderr) == (1, True)
