@@ -1,10 +1,12 @@
 """Every fault at every operation on a keyed prompt's way, in the real agent and the real runtime.
 
-    python bench/faults.py --runtime claude|codex [--scenario resume|new|fold ...] [--kind KIND ...] [--every N [--offset N]]
+    python bench/faults.py --runtime claude|codex [--scenario resume|new|fold ...] [--kind KIND ...] [--world NAME]
+        [--every N [--offset N]]
 
 For each point: the agent runs until the fault, a fresh agent resumes the session and sends the same prompt again, and the
 history is judged (`adapters_tests/reliability/history.py`): answers, ids, the runtime's own store, model calls. Prints a line
-per broken promise and a table; exit status 1 when there is one. Scripted model on 127.0.0.1, a temporary home. Linux only.
+per broken promise and a table; exit status 1 when there is one. `--world` chooses another home, as in a world of the soak.
+Scripted model on 127.0.0.1, a temporary home. Linux only.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import AsyncExitStack
 from pathlib import Path
+from random import Random
 
 import anyio
 
@@ -25,6 +29,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from adapters_tests.e2e.rig import open_rig
 from adapters_tests.e2e.runtimes import RUNTIMES, RuntimeUnderTest
 from adapters_tests.reliability.points import KINDS, SCENARIOS, Bench, Result, points_of
+from adapters_tests.reliability.worlds import WORLDS
+
+ARRANGED = [name for name, world in WORLDS.items() if world.home is not WORLDS["plain"].home]
+"""The worlds that arrange a home; the others differ in their steps only, and here the steps are those of the scenario."""
 
 
 async def run(runtime: RuntimeUnderTest, options: argparse.Namespace) -> list[Result]:
@@ -35,7 +43,9 @@ async def run(runtime: RuntimeUnderTest, options: argparse.Namespace) -> list[Re
         # Not below the temp folder: Codex does not like a home there.
         root = Path(tempfile.mkdtemp(prefix="faults-", dir=options.folder))
         try:
-            async with runtime.model() as model, open_rig(runtime, model, root / "h") as rig:
+            async with runtime.model() as model, open_rig(runtime, model, root / "h") as rig, AsyncExitStack() as stack:
+                stack.enter_context(WORLDS[options.world].home(rig, Random(f"home of {scenario}")))
+                stack.push_async_callback(rig.all_gone)  # before the home is put back
                 bench = Bench(rig)
                 labels = max([await bench.operations(scenario) for _ in range(2)], key=len)
                 points = [point for point in points_of(scenario, labels) if point.kind in options.kind]
@@ -90,12 +100,15 @@ def main() -> int:
     parser.add_argument("--runtime", required=True, choices=[runtime.name for runtime in RUNTIMES])
     parser.add_argument("--scenario", nargs="*", default=list(SCENARIOS), choices=SCENARIOS)
     parser.add_argument("--kind", nargs="*", default=list(KINDS), choices=KINDS)
+    parser.add_argument("--world", default="plain", choices=["plain", *ARRANGED], help="the home of this world")
     parser.add_argument("--every", type=int, default=1, help="only every Nth point ...")
     parser.add_argument("--offset", type=int, default=0, help="... behind so many")
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no more points after so many")
     parser.add_argument("--folder", default="/var/tmp", help="where homes are made")  # noqa: S108
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
+    if lacking := WORLDS[options.world].needs():
+        parser.error(f"the world {options.world} cannot be had here: {lacking}")
     [runtime] = [runtime for runtime in RUNTIMES if runtime.name == options.runtime]
     results = anyio.run(run, runtime, options)
     table(runtime.name, results)
