@@ -98,6 +98,12 @@ def _failure(error: Mapping[str, Any] | None) -> AcpError:
     return AcpError.of(error["code"], error["message"], error.get("data"))
 
 
+def _which(program: str) -> str | None:
+    import shutil  # noqa: PLC0415 - see the head of this file
+
+    return shutil.which(program)
+
+
 class V1Peer(Peer):
     """A connection that speaks v1."""
 
@@ -107,11 +113,9 @@ class V1Peer(Peer):
 
     def read(self, method: str, params: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
         """See `Peer`."""
-        import shutil  # noqa: PLC0415 - see the head of this file
+        from adapters.acp.v1 import requests  # noqa: PLC0415 - see the head of this file
 
-        from adapters.acp.v1 import requests  # noqa: PLC0415 - same
-
-        read = requests.read(method, params, shutil.which)
+        read = requests.read(method, params, _which)
         if read[0] == "session/resume" and (renderer := self._renderers.get(str(params.get("sessionId")))):
             renderer.begin_joining()
         return read

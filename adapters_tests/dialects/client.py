@@ -61,6 +61,7 @@ class V1Client:
         self.calls: dict[int, Call] = {}
         self.updates: list[Json] = []
         self.questions: list[Json] = []
+        self.question_ids: list[Any] = []
         self.withdrawn: list[Any] = []
         self.faults: list[BaseException] = []
         self._changed = anyio.Event()
@@ -102,8 +103,9 @@ class V1Client:
             self.withdrawn.append(message["params"]["requestId"])
         elif message.get("method") == "session/request_permission":
             self.questions.append(message["params"])
+            self.question_ids.append(message["id"])
             if (answer := await self.policy(message["params"])) is not None:
-                await self._transport.send(encode({"jsonrpc": "2.0", "id": message["id"], "result": answer}))
+                await self.respond(message["id"], answer)
 
     async def until(self, condition: Callable[[], bool], within: float = 10.0) -> None:
         with anyio.fail_after(within):
@@ -115,6 +117,9 @@ class V1Client:
         self.calls[call.number] = call
         await self._transport.send(encode({"jsonrpc": "2.0", "id": call.number, "method": method, "params": params}))
         return call
+
+    async def respond(self, request_id: Any, result: Any) -> None:
+        await self._transport.send(encode({"jsonrpc": "2.0", "id": request_id, "result": result}))
 
     async def notify(self, method: str, **params: Any) -> None:
         await self._transport.send(encode({"jsonrpc": "2.0", "method": method, "params": params}))

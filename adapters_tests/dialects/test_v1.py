@@ -453,6 +453,29 @@ async def test_a_question_about_no_call_gets_one_that_ends_with_it(*, approved: 
         assert (last["toolCallId"], last["status"]) == (first["toolCallId"], "completed" if approved else "failed")
 
 
+async def test_a_question_is_answered_after_its_session_was_loaded_again(caplog: pytest.LogCaptureFixture) -> None:
+    """PERM-9: history does not hold the call that was made for it, and nothing is told of a call that is not shown."""
+    async with rig() as r:
+        client = await r.connect()
+
+        async def later(_params: Any) -> None:
+            return None
+
+        client.policy = later
+        session, runtime, call = await r.working(client)
+        options = [port.PermissionOption("y", "Yes", "allow_once")]
+        runtime.deliver(port.PermissionRequested("q", "Run it?", options, command=("ls", "/w")))
+        await client.until(lambda: bool(client.questions))
+        mark = len(client.updates)
+        await client.load(session)
+        await client.respond(client.question_ids[0], {"outcome": {"outcome": "selected", "optionId": "y"}})
+        await runtime.until(lambda: runtime.answers == [("q", "y")])
+        runtime.end()
+        await call.result()
+        assert [update["sessionUpdate"] for update in client.updates[mark:]] == ["user_message_chunk"]
+    assert "not handled" not in caplog.text
+
+
 async def test_the_work_is_cancelled_while_a_question_waits() -> None:
     """V1-PR-3, RCAN-7."""
     async with rig() as r:

@@ -443,8 +443,9 @@ class Renderer:
         return Asked(asked, updates, call_id, tool_call is None)
 
     def answered(self, call_id: str, *, approved: bool) -> list[Wire]:
-        """The question of a call that was made for it is over."""
-        return self._call_updates(self._calls[call_id], {"status": "completed" if approved else "failed"}, {})
+        """The question of a call that was made for it is over. A replay since then has not shown the call."""
+        call = self._calls.get(call_id)
+        return [] if call is None else self._call_updates(call, {"status": "completed" if approved else "failed"}, {})
 
 
 def _compaction_call(update: Mapping[str, Any]) -> str:
