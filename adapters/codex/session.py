@@ -346,8 +346,8 @@ class CodexSession:
             elif not await self._thread.is_locked():
                 text = "The lock file of this session was removed while its prompt waited: send it again with the same key."
                 raise InternalError(text, {"category": "held", "inserted": None})
-            elif waits() and self._turns.way(submission) == way:
-                await self._send(server, submission, way, content)
+            elif waits() and self._turns.way(submission) == way and self._thread.server is server:
+                await self._send(server, submission, way, content)  # not to one that died during the look at its lock
 
     async def _settle(self, submission: Open, way: Way) -> None:
         """Is the running turn as quiet as it seems?"""

@@ -203,6 +203,8 @@ def check_files(rig: Rig, planted: Planted) -> None:
     nowhere = (planted.key, planted.variable, planted.mcp_env, planted.mcp_header, planted.mcp_url)
     seen = 0
     for path, content in files(rig.root):
+        if path.parent.name == "shell_snapshots" and ".tmp-" in path.name:
+            continue  # Codex's draft of the shell's variables: it removes the users' own ones next, unless it was killed
         for secret in nowhere:
             assert secret.encode() not in content, f"{secret[:12]} in {path.relative_to(rig.root)}"
         if path.is_relative_to(store):

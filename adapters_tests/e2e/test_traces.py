@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from adapters.client import permissions
+from adapters_tests.e2e.processes import wait_for
 from adapters_tests.e2e.rig import Link, Rig, unanswered
 
 pytestmark = pytest.mark.anyio
@@ -107,7 +108,8 @@ async def test_trace_4_while_held(shared: Link, text: str) -> None:
     assert shared.user_messages(session) == [await work.message_id()]
     tool.release()
     ids = [await call.message_id() for call in calls]
-    await shared.client.wait_state(session, "idle", since=work.mark)
+    await wait_for(lambda: shared.rig.model.calls(text) > 0, 30, "the model is asked")
+    await wait_for(lambda: shared.client.view(session).state == "idle", 30, "the work is over")
     assert len(set(ids)) == 1
     assert shared.rig.stored_ids(session) == [await work.message_id(), ids[0]]
     assert shared.rig.model.calls(text) == 1
@@ -126,7 +128,8 @@ async def test_trace_5_after_an_error(shared: Link, text: str) -> None:
     second = await shared.prompt(session, text, "trace-5-the-key")
     tool.release()
     message_id = await second.message_id()
-    await shared.client.wait_update(session, lambda u: u.get("state") == "idle", since=second.mark)
+    await wait_for(lambda: shared.rig.model.calls(text) > 0, 30, "the model is asked")
+    await wait_for(lambda: shared.client.view(session).state == "idle", 30, "the work is over")
     assert shared.rig.stored_ids(session).count(message_id) == 1
     assert shared.rig.model.calls(text) == 1
 
@@ -150,7 +153,8 @@ async def test_trace_7_inserted_during_active_work(rig: Rig, text: str) -> None:
         call = await link.prompt(session, text, "trace-7-the-key")
         tool.release()
         first = await call.message_id()
-        await link.client.wait_state(session, "idle", since=call.mark)
+        await wait_for(lambda: rig.model.calls(text) > 0, 30, "the model is asked")
+        await wait_for(lambda: link.client.view(session).state == "idle", 30, "the work is over")
         assert await (await link.prompt(session, text, "trace-7-the-key")).message_id() == first
         stored = [await work.message_id(), first]
         assert rig.stored_ids(session) == stored

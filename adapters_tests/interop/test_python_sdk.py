@@ -315,6 +315,7 @@ async def test_the_runtime_dies(rig: Rig, text: str) -> None:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             await tool.started()
+            await made.until(lambda: bool(made.calls()), "the call is shown")
             rig.runtime_of(session).kill(signal.SIGKILL)
         tool.release()
         [error] = errors

@@ -197,7 +197,14 @@ PLANTS: dict[str, Plant] = {
         "copies",
     ),
     "a lock out of sight": Plant(
-        (Change("claude/cli/launch.py", "[self.folder, *([beside] if beside else [])]", "[self.folder]"),),
+        (
+            Change("claude/cli/launch.py", "[self.folder, *([beside] if beside else [])]", "[self.folder]"),
+            Change(
+                "claude/cli/launch.py",
+                "if rival := await in_thread(partial(orphans.find_rival, config_dir(self.environ), session_id)):",
+                "if rival := 0:",
+            ),
+        ),
         "submit_tool tool_runs rival_elsewhere release settle",
         "an agent elsewhere got the session although it is active",
         ("claude",),

@@ -432,7 +432,7 @@ def test_a_file_that_became_something_else_is_not_waited_for(tmp_path: Path, wha
         os.mkfifo(pipe := path if what == "pipe" else tmp_path / "pipe")
         if pipe != path:
             path.symlink_to(pipe)
-    with pytest.raises(OSError, match=r"it is no file|Is a directory"):
+    with pytest.raises(OSError, match=r"it is not a file|Is a directory"):
         transcript.refresh()
     path.rmdir() if what == "folder" else path.unlink()
     path.write_bytes(line(PROMPT) + line(MERGED))
