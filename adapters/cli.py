@@ -65,7 +65,7 @@ _COMMANDS: Final = (
     ),
     Command(
         "check",
-        "check any ACP agent against the rules of the protocol, and show where it breaks them",
+        "check any ACP v2 agent against the rules of the protocol, and show where it breaks them",
         "Starts the command after -- about forty times and sometimes kills it; leaves no process running. Without --scripted"
         "\nor --prompts no prompt is sent, and only rules that need none are checked. Exit status 1: a rule is broken."
         "\nDetails: docs/check.md.",
@@ -317,7 +317,11 @@ async def _open(plugin: Plugin, environ: Mapping[str, str]) -> AsyncGenerator[Se
                 with _no_garbage():
                     return load()
 
-            async with serve(load_guarded, plugin.features(), info, prepare, _dialects()) as server:
+            dialects = _dialects()
+            variable = _PROTOCOL if len(dialects) == 1 else ""
+            async with serve(
+                load_guarded, plugin.features(), info, prepare, dialects=dialects, restricted_by=variable
+            ) as server:
                 yield server
             tasks.cancel_scope.cancel()
     finally:

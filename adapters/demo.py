@@ -149,7 +149,7 @@ async def _crash(show: _Show) -> AsyncGenerator[Client]:
     key = str(uuid.uuid4())
     async with show.agent() as (process, client):
         session = await client.new(str(show.project))
-        show.say(f"session {session[:8]} started")
+        show.say(f"session ...{session[-8:]} started")
         call = await show.send(client, session, _CRASH, key)
         first = await call.message_id(_BOUND)
         show.say(f"<- request {call.request_id}: inserted as {first[:8]}; this answer is thrown away")
@@ -161,7 +161,7 @@ async def _crash(show: _Show) -> AsyncGenerator[Client]:
     async with show.agent() as (_, client):
         await client.resume(session, str(show.project), replay=True)
         shown = client.view(session).user_message_ids()
-        show.say(f"session {session[:8]} resumed; its history shows {_count(len(shown), 'user message')}")
+        show.say(f"session ...{session[-8:]} resumed; its history shows {_count(len(shown), 'user message')}")
         mark = client.record.mark
         again = await show.send(client, session, _CRASH, key)
         second = await again.message_id(_BOUND)
@@ -181,7 +181,7 @@ async def _hold(show: _Show, client: Client) -> None:
     """A prompt sent twice while a tool runs."""
     key = str(uuid.uuid4())
     session = await client.new(str(show.project))
-    show.say(f"session {session[:8]} started")
+    show.say(f"session ...{session[-8:]} started")
     work = await show.send(client, session, _WORK, str(uuid.uuid4()))
     await work.message_id(_BOUND)
     await client.wait_update(session, _runs_a_tool, since=work.mark, within=_BOUND)

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
     from adapters.scripted.script import Block, Script
     from adapters.scripted.server import ScriptedServer
 
+__all__ = ["FAILED", "GROUP", "NOT_INSTALLED", "OK", "UNSURE", "Check", "Plugin", "load", "names"]
+
 GROUP: Final = "acp_adapters.runtimes"
+"""The group of entry points that brings runtimes."""
 
 OWN: Final[Mapping[str, str]] = {"claude": "adapters.runtimes.claude", "codex": "adapters.runtimes.codex"}
 """Name -> the module whose `PLUGIN` is the runtime, for those that come with this package."""

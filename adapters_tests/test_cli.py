@@ -348,6 +348,8 @@ async def test_the_environment_says_which_versions_are_spoken(
         assert answer.get("result", {}).get("protocolVersion") == spoken
         if spoken is None:
             assert answer["error"]["data"]["supported"] == [2]
+            step = "use a client that speaks version 2, or unset ACP_ADAPTERS_PROTOCOL where the agent is started."
+            assert answer["error"]["message"].endswith(step)
         else:
             assert ("agentInfo" in answer["result"]) == (spoken == 1)
 

@@ -107,7 +107,7 @@ def test_output_of_a_program_cannot_forge_lines(environ: dict[str, str], tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("name", "variable"), [("session store", "CLAUDE_CONFIG_DIR"), ("lock folder", "XDG_STATE_HOME")]
+    ("name", "variable"), [("session store", "CLAUDE_CONFIG_DIR"), ("state folder", "XDG_STATE_HOME")]
 )
 def test_a_place_that_cannot_be_written_would_not_work(
     environ: dict[str, str], tmp_path: Path, name: str, variable: str
@@ -380,7 +380,7 @@ def test_the_json_says_the_same_for_programs(environ: dict[str, str], monkeypatc
         "version",
         "settings",
         "session store",
-        "lock folder",
+        "state folder",
         "login",
     ]
     assert [sorted(check) for check in checks[:5]] == [["detail", "name", "status"]] * 5

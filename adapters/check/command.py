@@ -26,6 +26,7 @@ from adapters.scripted.server import ScriptedServer
 
 __all__ = [
     "Request",
+    "Scripted",
     "choose",
     "list_rules",
     "run_check",

@@ -90,6 +90,7 @@ class Server:
         *,
         prepare: Prepare | None,
         dialects: Mapping[int, Dialect],
+        restricted_by: str = "",
     ) -> None:
         self._tasks = tasks
         self._load = load
@@ -97,6 +98,7 @@ class Server:
         self._features = features
         self._info = info
         self._dialects = dialects
+        self._restricted_by = restricted_by
         self._agent: Agent | None = None
         self._doors: dict[Connection, _Door] = {}
         self._cold = True
@@ -185,6 +187,9 @@ class Server:
         """An `initialize` that is refused: most clients show only a part of the error, or nothing, so each part says it all."""
         supported = ",".join(map(str, self._dialects))
         version = asked if isinstance(asked, int | float) else "none"
+        if self._restricted_by and isinstance(error, UnsupportedVersion):
+            text = f"{error.message.removesuffix('.')}, or unset {self._restricted_by} where the agent is started."
+            error = UnsupportedVersion(int(version) if version != "none" else 0, tuple(self._dialects), text)
         _log.warning(
             LogEvent("initialize refused", code=error.code, asked=version, supported=supported, reason=error.message)
         )
@@ -272,15 +277,18 @@ async def serve(
     features: Features,
     info: AgentInfo,
     prepare: Prepare | None = None,
+    *,
     dialects: Mapping[int, Dialect] = OWN,
+    restricted_by: str = "",
 ) -> AsyncGenerator[Server]:
     """A server for one runtime; leaving the block closes its sessions and ends every task of it.
 
     `load` builds the runtime driver; it is called after `initialize` is answered and may raise an `AcpError`, which then
     answers each request that needs it. `prepare` is called once, right before it. `dialects`: by protocol version.
+    `restricted_by`: the variable that keeps others out, for the error.
     """
     async with anyio.create_task_group() as tasks:
-        server = Server(tasks, load, features, info, prepare=prepare, dialects=dialects)
+        server = Server(tasks, load, features, info, prepare=prepare, dialects=dialects, restricted_by=restricted_by)
         try:
             yield server
         finally:

@@ -74,7 +74,7 @@ def _claude_settings(environ: Mapping[str, str]) -> Check:
 
 
 def _locks(environ: Mapping[str, str]) -> Check:
-    name, remedy = "lock folder", "make it writable, or set ACP_ADAPTERS_STATE_DIR to another folder"
+    name, remedy = "state folder", "make it writable, or set ACP_ADAPTERS_STATE_DIR to another folder"
     try:
         folder = state_place(environ)
     except AcpError as error:
