@@ -244,7 +244,8 @@ class Agent:
             await session.close(stop_bound)
         if self._sessions.get(session.session_id) is session:
             del self._sessions[session.session_id]
-            self._members.pop(session.session_id, None)
+            for peer in self._members.pop(session.session_id, set()):
+                peer.left(session.session_id)
 
     def _retire_if_unattended(self, session: Session) -> None:
         """Nobody watches and nothing goes on: free the runtime; the stored session stays (KEY-43)."""

@@ -118,6 +118,9 @@ class Peer:
     def welcome(self, session_id: str, commands: Sequence[Wire]) -> None:
         """The session is active on this connection, and the answer that says so is written."""
 
+    def left(self, session_id: str) -> None:
+        """The session was closed: nothing more of it is shown."""
+
     def begin_replay(self, session_id: str) -> None:
         """The whole history of a session follows: what was shown of it before does not count."""
 

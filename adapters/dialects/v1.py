@@ -135,6 +135,10 @@ class V1Peer(Peer):
         if commands:
             self.update(session_id, {"sessionUpdate": "available_commands_update", "availableCommands": commands})
 
+    def left(self, session_id: str) -> None:
+        """See `Peer`."""
+        self._renderers.pop(session_id, None)
+
     def begin_replay(self, session_id: str) -> None:
         """See `Peer`."""
         self._renderer(session_id).begin_replay()

@@ -24,7 +24,7 @@ from adapters.core import port
 from adapters.core.front import AgentInfo, Server, serve
 from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters.core.peer import OWN
-from adapters.dialects.v1 import V1Dialect
+from adapters.dialects.v1 import V1Dialect, V1Peer
 from adapters_tests.core.rig import question
 from adapters_tests.dialects.client import Call, Failed, V1Client
 from adapters_tests.schema import validate_agent_message
@@ -390,6 +390,19 @@ async def test_cancelling_a_request_that_waits_withdraws_it_alone() -> None:
         assert runtime.interrupts == 0
         runtime.end()
         assert await first.result() == {"stopReason": "end_turn"}
+
+
+async def test_nothing_is_kept_of_a_closed_session() -> None:
+    """An editor keeps one connection for weeks."""
+    async with rig(automatic=True) as r:
+        client = await r.connect()
+        session = await client.new()
+        assert (await (await client.prompt(session, "hi")).result())["stopReason"] == "end_turn"
+        [door] = r._server._doors.values()
+        assert isinstance(door.peer, V1Peer)
+        assert list(door.peer._renderers) == [session]
+        await (await client.request("session/close", sessionId=session)).result()
+        assert door.peer._renderers == {}
 
 
 async def test_a_close_answers_the_prompt_as_cancelled() -> None:
