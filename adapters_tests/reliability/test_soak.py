@@ -12,7 +12,7 @@ from adapters_tests.reliability.worlds import WORLDS, steps_of, world_of, worlds
 
 pytestmark = pytest.mark.anyio
 
-HISTORIES = (1, 2, 3)
+HISTORIES = (1, 2)
 LENGTH = 20
 
 
@@ -30,14 +30,14 @@ async def test_every_step_is_played(rig: Rig) -> None:
 
 @pytest.mark.parametrize("world", [name for name in WORLDS if name != "plain"])
 async def test_every_step_of_a_world_is_played(rig: Rig, world: str) -> None:
-    """Twice, since the second time meets what the first has left; in mid-work and with an agent of its own in between."""
+    """Each once, with a prompt behind it; then a prompt behind the death of agent and runtime. `bench/soak.py` repeats them."""
     if rig.runtime.name not in WORLDS[world].runtimes:
         pytest.skip("this runtime has nothing of the kind")
     if lacking := WORLDS[world].needs():
         pytest.skip(lacking)
     steps = [step for name in WORLDS[world].steps for step in (name, "submit")]
     await Walk(rig, f"every step of {world}", world=world).play(
-        [*steps, "settle", "kill_both", "settle", *steps, "settle"]
+        [*steps, "settle", "kill_both", "settle", "submit", "settle"]
     )
 
 
