@@ -26,7 +26,8 @@ from adapters.core import port
 from adapters.core.front import AgentInfo, serve
 from adapters.core.memory_runtime import FEATURES, ScriptedRuntime, ScriptedSession, Store
 from adapters.core.submissions import derived_id
-from adapters_tests.core.rig import CWD, outcome, question, rig
+from adapters_tests.core.rig import CWD, Rig, outcome, question, rig
+from adapters_tests.e2e.processes import wait_for
 
 pytestmark = pytest.mark.anyio
 
@@ -228,6 +229,11 @@ async def stored_session() -> tuple[Store, str]:
     return store, session_id
 
 
+async def replay_waits(r: Rig) -> None:
+    """Return once a replay has come to the gate."""
+    await wait_for(lambda: r.runtime.replay_gate.statistics().tasks_waiting > 0, 10, "the replay waits")
+
+
 async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() -> None:
     """RESUME-7, STDIO-13: the runtime session is freed, and the next client can resume."""
     store, session_id = await stored_session()
@@ -236,7 +242,7 @@ async def test_a_connection_lost_during_its_replay_leaves_no_session_behind() ->
         r.runtime.replay_gate = anyio.Event()
         params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
         await client.request("session/resume", params)
-        await client.list()
+        await replay_waits(r)
         runtime = r.runtime.sessions[session_id]
         await client._transport.aclose()
         await runtime.until(lambda: runtime.closed)
@@ -316,7 +322,7 @@ async def test_a_resume_that_fails_costs_an_attached_client_nothing(how: str, mo
         r.runtime.replay_gate = anyio.Event()
         params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
         resume = await client.request("session/resume", params)
-        await client.list()
+        await replay_waits(r)
         runtime.output(AgentMessageChunk(message_id="a", content=TextBlock(text="two")))
         runtime.deliver(question())
         if how == "fails":
@@ -345,7 +351,7 @@ async def test_a_close_during_a_replay_ends_it_and_is_seen(closer: str) -> None:
         r.runtime.replay_gate = anyio.Event()
         params = {"sessionId": session_id, "cwd": CWD, "replayFrom": {"type": "start"}}
         resume = await client.request("session/resume", params)
-        await client.list()
+        await replay_waits(r)
         by = client if closer == "itself" else other
         closing = await by.request("session/close", {"sessionId": session_id})
         await runtime.until(lambda: runtime.interrupts == 1)
